@@ -1,0 +1,36 @@
+"""What the network is: parameters -> Fabric. One file per topology; one adapter turns a Fabric into Mininet's objects.
+
+To add a topology: a file with a frozen dataclass that has `build()` and `closed_form()`, and a line in TOPOLOGIES. The
+command line, the help, stock Mininet's `--topo` and the registry-wide tests pick it up from here.
+"""
+
+from typing import Any
+
+from topologies.errors import Refused, TopologyError, unknown
+from topologies.fabric import Fabric, Link, Node, Port
+from topologies.spine_leaf import SpineLeaf
+from topologies.topology import ClosedForm, Topology, parse_topology
+
+TOPOLOGIES: dict[str, type[Any]] = {
+    "spine-leaf": SpineLeaf,
+}
+
+
+def topology(spec: str) -> Topology:
+    """'spine-leaf:spines=4' or './mine.py:MyTopology' -> the topology."""
+    return parse_topology(spec, TOPOLOGIES)
+
+
+__all__ = [
+    "TOPOLOGIES",
+    "ClosedForm",
+    "Fabric",
+    "Link",
+    "Node",
+    "Port",
+    "Refused",
+    "Topology",
+    "TopologyError",
+    "topology",
+    "unknown",
+]

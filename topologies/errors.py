@@ -1,0 +1,20 @@
+"""The one exception family a user meets.
+
+`Refused` is an answer, not an accident: the command line prints its text as one line and leaves with status 2,
+before anything was created. Each package derives its own class from it.
+"""
+
+from collections.abc import Iterable
+
+
+class Refused(ValueError):
+    """A request that cannot be met: the text names the value, what is allowed and what to do."""
+
+
+class TopologyError(Refused):
+    """A fabric that cannot be described or built."""
+
+
+def unknown(what: str, value: str, known: Iterable[str]) -> str:
+    """The text for an unknown name or key: it lists the known ones."""
+    return f"unknown {what} {value!r}: choose from {', '.join(sorted(known))}"
