@@ -1,0 +1,1 @@
+"""One experiment: read it, build its fabric in a sandbox, run it, judge it, write it down."""
