@@ -1,0 +1,109 @@
+"""`python -m controller --fabric FILE.json --policy NAME`: the controller process.
+
+It has its own entry because `ryu-manager` no longer starts with current versions of eventlet. Exit status: 0 ended by
+SIGTERM or SIGINT, 2 refused before anything was listening, with one line that says why.
+"""
+
+import argparse
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from controller import POLICIES, Policy, policy, rules_of
+from controller.listening import check_free
+from topologies.errors import Refused
+from topologies.fabric import Fabric
+
+log = logging.getLogger("controller")
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m controller", description="Programs the switches of a fabric.")
+    parser.add_argument("--fabric", required=True, help="the fabric, as `run_topo.py describe --json` writes it")
+    parser.add_argument("--policy", default="ecmp", help=f"{', '.join(POLICIES)}, or ./mine.py:POLICY (default ecmp)")
+    parser.add_argument("--listen", default="127.0.0.1", help="address for switches and REST (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=6653, help="OpenFlow port (default 6653)")
+    parser.add_argument("--rest-port", type=int, default=8080, help="REST port (default 8080)")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = arguments().parse_args(argv)
+    try:
+        run(options)
+    except Refused as error:
+        print(f"controller: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT. Raises Refused."""
+    fabric = read_fabric(options.fabric)
+    chosen = policy(options.policy)
+    # A policy that cannot do this fabric is refused now, not when the first switch connects.
+    rules_of(chosen, fabric)
+    check_free(options.listen, options.port)
+    check_free(options.listen, options.rest_port)
+    logging.basicConfig(format="%(asctime)s %(name)s %(message)s", level=logging.WARNING)
+    log.setLevel(logging.INFO)
+    ryu = import_ryu()
+    wait = stop_signal(ryu.eventlet)
+    start(ryu, options, fabric, chosen)
+    log.info("%s on %s: OpenFlow %d, REST %d", fabric.name, options.listen, options.port, options.rest_port)
+    wait()
+    log.info("stopped; the switches keep their rules")
+
+
+def read_fabric(path: str) -> Fabric:
+    try:
+        return Fabric.from_json(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"--fabric {path}: {getattr(error, 'strerror', None) or error}") from error
+    except Refused as error:
+        raise Refused(f"--fabric {path}: {error}") from error
+
+
+def start(ryu: Any, options: argparse.Namespace, fabric: Fabric, chosen: Policy) -> None:
+    """Bring up Ryu: the OpenFlow listener, our application, the REST server; all run in green threads."""
+    ryu.cfg.CONF(args=[], project="ryu", default_config_files=[])
+    ryu.cfg.CONF.set_override("ofp_listen_host", options.listen)
+    ryu.cfg.CONF.set_override("ofp_tcp_listen_port", options.port)
+    ryu.cfg.CONF.set_override("wsapi_host", options.listen)
+    ryu.cfg.CONF.set_override("wsapi_port", options.rest_port)
+    manager = ryu.AppManager.get_instance()
+    manager.load_apps(["controller.app"])
+    contexts = manager.create_contexts()
+    manager.instantiate_apps(fabric=fabric, policy=chosen, policy_name=options.policy, **contexts)
+    ryu.hub.spawn(ryu.wsgi.start_service(manager))
+
+
+def import_ryu() -> Any:
+    """Ryu and eventlet. An installation where the two do not fit each other is refused in one line."""
+    try:
+        from controller import ryu_compat
+    except (ImportError, AttributeError) as error:
+        raise Refused(f"Ryu cannot be imported: {error}; scripts/setup.sh installs versions that fit") from error
+    return ryu_compat
+
+
+def stop_signal(eventlet: Any) -> Callable[[], object]:
+    """Install handlers for SIGTERM and SIGINT; the result waits, in green, until one has come.
+
+    A handler cannot end the wait itself: epoll is resumed after it (PEP 475). The wake-up descriptor's byte can.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.fileno())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    green = eventlet.greenio.GreenSocket(receiver)
+    return lambda: (green.recv(1), sender)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Talks to a running controller's REST API. Standard library only."""
+
+import json
+import time
+import urllib.request
+from typing import Any
+
+from topologies.errors import Refused
+
+TIMEOUT_S = 5.0
+
+
+class ControllerError(Refused):
+    """A controller that does not answer, or a fabric that it cannot program."""
+
+
+def status(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """GET /status: ready, connected, switches, missing, errors, last_error, packet_ins, policy, generation, ..."""
+    result: dict[str, Any] = _get(rest_url, "/status", timeout_s)
+    return result
+
+
+def links(rest_url: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
+    """GET /links: index, label, kind, a, b, up."""
+    result: list[dict[str, Any]] = _get(rest_url, "/links", timeout_s)
+    return result
+
+
+def ports(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """GET /ports: counters by switch and interface under 'ports', switches that gave none under 'missing'."""
+    result: dict[str, Any] = _get(rest_url, "/ports", timeout_s)
+    return result
+
+
+def rules(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """GET /rules: the text of flows and groups by switch."""
+    result: dict[str, Any] = _get(rest_url, "/rules", timeout_s)
+    return result
+
+
+def wait_ready(rest_url: str, deadline_s: float, poll_s: float = 0.05) -> dict[str, Any]:
+    """The status as soon as every switch has connected and confirmed its rules.
+
+    Raises ControllerError after `deadline_s` seconds, saying who is missing, or at once when a switch refuses a rule.
+    """
+    end = time.monotonic() + deadline_s
+    seen: dict[str, Any] | None = None
+    while (left := end - time.monotonic()) > 0:
+        try:
+            seen = status(rest_url, min(left, TIMEOUT_S))
+        except ControllerError:
+            # Not listening yet, or too busy with the switches to answer: the deadline decides.
+            time.sleep(poll_s)
+            continue
+        if seen["ready"]:
+            return seen
+        if seen["refused"]:
+            raise ControllerError(f"the fabric cannot be programmed: {seen['last_error']}")
+        time.sleep(poll_s)
+    raise ControllerError(_why_not_ready(rest_url, seen, deadline_s))
+
+
+def _why_not_ready(rest_url: str, seen: dict[str, Any] | None, deadline_s: float) -> str:
+    if seen is None:
+        return f"no controller answers at {rest_url} after {deadline_s:g} s"
+    missing = f", missing: {', '.join(seen['missing'])}" if seen["missing"] else ", not all rules confirmed"
+    return f"controller not ready after {deadline_s:g} s: {seen['connected']}/{seen['switches']} switches{missing}"
+
+
+def _get(rest_url: str, path: str, timeout_s: float) -> Any:
+    url = rest_url.rstrip("/") + path
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as response:
+            return json.load(response)
+    except (OSError, ValueError) as error:
+        raise ControllerError(f"controller at {url}: {getattr(error, 'reason', error)}") from error

@@ -1,0 +1,158 @@
+"""A data plane without a switch: walks a packet through the rules, hop by hop, and says where it comes out.
+
+`bundle` is computed as Open vSwitch does, so a walk is a prediction of the real path. A select group's hash cannot be
+predicted: `path` says so, `paths` gives all that may happen.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from controller.flow import Flow
+from controller.ovs_hash import choose
+from controller.rules import Bundle, FlowRule, SetField, SwitchRules
+from topologies.fabric import Fabric, Port
+
+
+class DataPlaneError(Exception):
+    """A packet that does not arrive, or whose way is unknown. `switch` is where."""
+
+    def __init__(self, flow: Flow, switch: str, text: str) -> None:
+        super().__init__(f"{flow}: {text} at {switch}")
+        self.switch = switch
+
+
+class Dropped(DataPlaneError):
+    """No rule, no live port, or a frame that the receiver ignores."""
+
+
+class Hairpin(Dropped):
+    """Sent out of the port it came in by, which a switch does not do."""
+
+
+class Loop(DataPlaneError):
+    """The packet came back to a switch by the same port: it circles until its TTL ends."""
+
+
+class Unpredictable(DataPlaneError):
+    """A select group with more than one live bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Packet:
+    """What a walk carries: the frame's destination MAC, and the (switch, port) pairs it has entered by."""
+
+    eth_dst: str
+    entered: frozenset[tuple[str, int]] = frozenset()
+
+
+class DataPlane:
+    """One state of a fabric: rules and dead links. Make it once, ask it for many flows."""
+
+    def __init__(self, fabric: Fabric, rules: Mapping[str, SwitchRules], down: frozenset[int] = frozenset()) -> None:
+        self._fabric = fabric
+        self._rules = rules
+        self._down = down
+        self._ports: dict[str, dict[int | None, tuple[Port, Port, bool]]] = {}
+        self._hosts = {port.ip: port for link in fabric.links for port in link.ports if port.ip}
+
+    def path(self, flow: Flow) -> list[Port]:
+        """The egress port of every hop, the source host's NIC first and the last switch's port last.
+
+        Raises Dropped, Hairpin, Loop, or Unpredictable where a select group has the choice.
+        """
+        return next(self._from_host(flow, _only))
+
+    def paths(self, flow: Flow) -> list[list[Port]]:
+        """Every path the flow may take: one, but for select groups. Raises as `path` if any of them fails."""
+        return list(self._from_host(flow, _any))
+
+    def _from_host(self, flow: Flow, pick: "_Pick") -> Iterator[list[Port]]:
+        nic = self._hosts.get(flow.src_ip)
+        if nic is None:
+            raise Dropped(flow, flow.src_ip, "no host has the source address")
+        if self._fabric.link_of(nic.intf).index in self._down:
+            raise Dropped(flow, nic.node, "the host's link is down")
+        for rest in self._enter(flow, self._fabric.peer(nic), _Packet(self._fabric.gateway_mac), pick):
+            yield [nic, *rest]
+
+    def _enter(self, flow: Flow, ingress: Port, packet: _Packet, pick: "_Pick") -> Iterator[list[Port]]:
+        """The egress ports from here on, for a packet that arrives at a switch through `ingress`."""
+        switch = ingress.node
+        here = (switch, ingress.number)
+        if here in packet.entered:
+            raise Loop(flow, switch, "goes round in a loop")
+        rules = self._rules.get(switch, SwitchRules())
+        rule = rules.lookup(flow, ingress.number)
+        if rule is None:
+            raise Dropped(flow, switch, "no rule matches")
+        packet = _Packet(_eth_dst(rule, packet.eth_dst), packet.entered | {here})
+        for number in pick(flow, switch, self._live(flow, switch, rules, rule)):
+            if number == ingress.number:
+                raise Hairpin(flow, switch, f"sent back out of port {number}")
+            yield from self._leave(flow, switch, number, packet, pick)
+
+    def _leave(self, flow: Flow, switch: str, number: int, packet: _Packet, pick: "_Pick") -> Iterator[list[Port]]:
+        egress, far, _ = self._ports_of(switch)[number]
+        if not self._fabric.node(far.node).is_host:
+            for rest in self._enter(flow, far, packet, pick):
+                yield [egress, *rest]
+        elif far.ip != flow.dst_ip:
+            raise Dropped(flow, switch, f"delivered to {far.node}, which has address {far.ip},")
+        elif far.mac != packet.eth_dst:
+            raise Dropped(flow, switch, f"delivered to {far.node} with destination MAC {packet.eth_dst}")
+        else:
+            yield [egress]
+
+    def _live(self, flow: Flow, switch: str, rules: SwitchRules, rule: FlowRule) -> list[int]:
+        """The ports that the rule may send the packet to, given what is down: one, or a group's live buckets."""
+        forward, ports = rule.forward, self._ports_of(switch)
+        candidates = forward.ports if isinstance(forward, Bundle) else rules.ports_of(forward)
+        alive = [number in ports and ports[number][2] for number in candidates]
+        if isinstance(forward, Bundle):
+            place = choose(flow, forward.basis, alive)
+            alive = [i == place for i in range(len(alive))]
+        live = [number for number, up in zip(candidates, alive, strict=True) if up and number is not None]
+        if not live:
+            raise Dropped(flow, switch, f"no live port for {rule.match}")
+        return live
+
+    def _ports_of(self, switch: str) -> Mapping[int | None, tuple[Port, Port, bool]]:
+        """number -> (own port, far port, whether the link is up)."""
+        if switch not in self._ports:
+            self._ports[switch] = {
+                own.number: (own, far, link.index not in self._down)
+                for own, far, link in self._fabric.neighbours(switch)
+            }
+        return self._ports[switch]
+
+
+_Pick = Callable[[Flow, str, list[int]], list[int]]
+
+
+def _only(flow: Flow, switch: str, ports: list[int]) -> list[int]:
+    if len(ports) > 1:
+        raise Unpredictable(flow, switch, f"a select group chooses among ports {', '.join(map(str, ports))}")
+    return ports
+
+
+def _any(_flow: Flow, _switch: str, ports: list[int]) -> list[int]:
+    return ports
+
+
+def _eth_dst(rule: FlowRule, before: str) -> str:
+    written = [a.value for a in rule.actions if isinstance(a, SetField) and a.field == "eth_dst"]
+    return written[-1] if written else before
+
+
+def path(
+    fabric: Fabric, rules: Mapping[str, SwitchRules], flow: Flow, down: frozenset[int] = frozenset()
+) -> list[Port]:
+    """`DataPlane.path` for a single flow."""
+    return DataPlane(fabric, rules, down).path(flow)
+
+
+def paths(
+    fabric: Fabric, rules: Mapping[str, SwitchRules], flow: Flow, down: frozenset[int] = frozenset()
+) -> list[list[Port]]:
+    """`DataPlane.paths` for a single flow."""
+    return DataPlane(fabric, rules, down).paths(flow)

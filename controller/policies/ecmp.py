@@ -1,0 +1,22 @@
+"""ECMP by 5-tuple, done so that it holds for UDP: the default.
+
+An OpenFlow 1.3 select group hashes UDP by address only, so all queue pairs of a RoCE pair would share one path, and
+it uses the same hash on every switch. `bundle` takes the hash fields and a basis; the datapath id as basis makes
+switches decide independently.
+"""
+
+from controller.policy import multipath
+from controller.prefix_rules import only_port, route
+from controller.rules import Bundle, Forward, GroupRule, SwitchRules
+from topologies.fabric import Fabric, Node
+
+
+@multipath
+def ecmp(fabric: Fabric, down: frozenset[int]) -> dict[str, SwitchRules]:
+    return route(fabric, down, _spread)
+
+
+def _spread(switch: Node, _prefix: int, ports: tuple[int | None, ...]) -> tuple[Forward, GroupRule | None]:
+    # The wire format has 16 bits for the basis.
+    basis = (switch.dpid or 0) & 0xFFFF
+    return only_port(ports) or Bundle(basis, ports), None

@@ -1,0 +1,62 @@
+"""What all policies that route by prefix have in common: deliver to the hosts of a switch, forward toward each prefix.
+
+They differ in one thing only: what a switch does when several ports lead to a prefix. That is `spread`.
+"""
+
+from collections.abc import Callable
+
+from controller.routing import attached, next_hops, places, prefixes
+from controller.rules import DecTtl, FlowRule, Forward, GroupRule, Match, Output, SetField, SwitchRules, value_and_mask
+from topologies.fabric import Fabric, Node
+
+# Longest prefix first: priority = base + prefix length. Far above 0, the table-miss rule's, so that no catch-all that
+# somebody adds can compete with a data rule.
+BASE_PRIORITY = 1000
+
+# (switch, the prefix's number in the fabric, ports by place) -> how to forward, and the group it needs if any
+Spread = Callable[[Node, int, tuple[int | None, ...]], tuple[Forward, GroupRule | None]]
+
+
+def route(fabric: Fabric, down: frozenset[int], spread: Spread) -> dict[str, SwitchRules]:
+    """The rules of every switch: one per attached host, one per reachable prefix."""
+    intact = next_hops(fabric)
+    usable = next_hops(fabric, down) if down else intact
+    number = {prefix: i for i, prefix in enumerate(prefixes(fabric))}
+    rules = {}
+    for switch in fabric.switches:
+        flows, groups = deliver(fabric, switch.name), []
+        for prefix, ports in usable[switch.name].items():
+            forward, group = spread(switch, number[prefix], places(intact[switch.name].get(prefix, ()), ports))
+            flows.append(rule_toward(prefix, forward))
+            if group:
+                groups.append(group)
+        rules[switch.name] = SwitchRules(tuple(flows), tuple(groups))
+    return rules
+
+
+def deliver(fabric: Fabric, switch: str) -> list[FlowRule]:
+    """The last hop: the frame gets the host's MAC as destination and the gateway's as source, as from a router."""
+    return [
+        FlowRule(
+            Match(ipv4_dst=far.ip),
+            (
+                SetField("eth_src", fabric.gateway_mac),
+                SetField("eth_dst", far.mac or fabric.gateway_mac),
+                DecTtl(),
+                Output(own.number),
+            ),
+            BASE_PRIORITY + 32,
+        )
+        for own, far in attached(fabric, switch)
+    ]
+
+
+def rule_toward(prefix: str, forward: Forward) -> FlowRule:
+    length = value_and_mask(prefix)[1].bit_count()
+    return FlowRule(Match(ipv4_dst=prefix), (DecTtl(), forward), BASE_PRIORITY + length)
+
+
+def only_port(ports: tuple[int | None, ...]) -> Output | None:
+    """A plain output when one port is left: without a hash Open vSwitch caches one flow per prefix, not per 5-tuple."""
+    live = [p for p in ports if p is not None]
+    return Output(live[0]) if len(live) == 1 else None

@@ -1,0 +1,124 @@
+"""What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /ports and /rules[/SWITCH]."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from controller import openflow
+from controller.exchange import NoAnswer
+from controller.rules import SwitchRules
+from controller.ryu_compat import get, wsgi
+from topologies.errors import unknown
+
+if TYPE_CHECKING:
+    from controller.app import FabricApp
+
+PORT_STATS_S = 2.0
+_COUNTERS = tuple(f"{way}_{what}" for what in ("packets", "bytes", "dropped", "errors") for way in ("rx", "tx"))
+
+
+def register(application: Any, app: "FabricApp") -> None:
+    """Mount the API on Ryu's WSGI application."""
+    application.register(_Rest, {"app": app})
+
+
+def _json(body: Any, status: int = 200) -> Any:
+    return wsgi.Response(content_type="application/json", status=status, body=json.dumps(body).encode())
+
+
+class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
+    def __init__(self, request: Any, link: Any, data: dict[str, Any], **config: Any) -> None:
+        super().__init__(request, link, data, **config)
+        self._app: FabricApp = data["app"]
+
+    @get("/status")
+    def status(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json(status(self._app))
+
+    @get("/fabric")
+    def fabric(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json(self._app.state.fabric.to_dict())
+
+    @get("/links")
+    def links(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json(links(self._app))
+
+    @get("/ports")
+    def ports(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json(ports(self._app))
+
+    @get("/rules")
+    def rules(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json({switch: _texts(rules) for switch, rules in sorted(self._app.state.installed.items())})
+
+    @get("/rules/{switch}")
+    def rules_of(self, _request: Any, switch: str, **_kwargs: Any) -> Any:
+        state = self._app.state
+        names = [node.name for node in state.fabric.switches]
+        if switch not in names:
+            return _json({"error": unknown("switch", switch, names)}, 404)
+        return _json(_texts(state.installed.get(switch, SwitchRules())))
+
+
+def status(app: "FabricApp") -> dict[str, Any]:
+    """`generation` counts the fabric's states that were fully confirmed, `converged_at` is the last one's Unix time."""
+    switches = [switch.name for switch in app.state.fabric.switches]
+    return {
+        "ready": app.is_ready,
+        "connected": len(app.datapaths),
+        "switches": len(switches),
+        "missing": [name for name in switches if name not in app.datapaths],
+        "unknown_datapaths": [f"{dpid:016x}" for dpid in sorted(app.unknown_dpids)],
+        "errors": len(app.errors),
+        "refused": app.has_refusals,
+        "last_error": app.errors[-1] if app.errors else None,
+        "packet_ins": app.packet_ins,
+        "policy": app.policy_name,
+        "generation": app.generation,
+        "converged_at": app.converged_at,
+        "links_down": len(app.state.down),
+    }
+
+
+def links(app: "FabricApp") -> list[dict[str, Any]]:
+    """Every link of the fabric in its order, with what its switches say about it."""
+    fabric, down = app.state.fabric, app.state.down
+    return [
+        {
+            "index": link.index,
+            "label": fabric.label(link),
+            "kind": link.kind,
+            "a": link.a.intf,
+            "b": link.b.intf,
+            "up": link.index not in down,
+        }
+        for link in fabric.links
+    ]
+
+
+def ports(app: "FabricApp") -> dict[str, Any]:
+    """Counters by switch and interface, asked now; `missing` are the switches that did not answer in time."""
+    asked = [
+        (switch, app.exchange.start(datapath, openflow.port_stats_request(datapath)))
+        for switch, datapath in sorted(app.datapaths.items())
+    ]
+    deadline = time.monotonic() + PORT_STATS_S
+    counters: dict[str, dict[str, dict[str, int]]] = {}
+    for switch, pending in asked:
+        try:
+            bodies = app.exchange.finish(pending, deadline - time.monotonic())
+        except NoAnswer:
+            continue
+        counters[switch] = _counters(app, switch, bodies)
+    return {"ports": counters, "missing": [s.name for s in app.state.fabric.switches if s.name not in counters]}
+
+
+def _counters(app: "FabricApp", switch: str, bodies: list[Any]) -> dict[str, dict[str, int]]:
+    intf = {port.number: port.intf for port in app.state.fabric.ports_of(switch)}
+    return {
+        intf[body.port_no]: {name: getattr(body, name) for name in _COUNTERS} for body in bodies if body.port_no in intf
+    }
+
+
+def _texts(rules: SwitchRules) -> dict[str, list[str]]:
+    return {"flows": [str(flow) for flow in rules.flows], "groups": [str(group) for group in rules.groups]}

@@ -1,0 +1,86 @@
+"""Equal-cost shortest paths over any fabric: which ports of a switch lead toward which prefix.
+
+Nothing here knows a spine from a leaf. A switch owns the prefixes of the hosts attached to it; a breadth-first search
+from each owner over the switches gives every other switch its next hops. `down` is a set of `Link.index`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from ipaddress import IPv4Network
+
+from controller.rules import ipv4_int, value_and_mask
+from topologies.fabric import Fabric, Port
+
+# switch -> [(own port number, switch at the far end)]
+Adjacency = Mapping[str, list[tuple[int, str]]]
+# switch -> prefix -> own port numbers, ascending
+NextHops = Mapping[str, Mapping[str, tuple[int, ...]]]
+
+
+def adjacency(fabric: Fabric, down: frozenset[int] = frozenset()) -> Adjacency:
+    """Switch-to-switch links that are up, without circuits: an optical switch forwards light, it does not route."""
+    result: dict[str, list[tuple[int, str]]] = {switch.name: [] for switch in fabric.switches}
+    for link in fabric.links:
+        if link.index not in down and link.kind != "circuit" and link.a.node in result and link.b.node in result:
+            result[link.a.node].append((link.a.number, link.b.node))
+            result[link.b.node].append((link.b.number, link.a.node))
+    return result
+
+
+def attached(fabric: Fabric, switch: str) -> list[tuple[Port, Port]]:
+    """(switch's port, host's port) for every host interface with an address."""
+    return [(own, far) for own, far, _ in fabric.neighbours(switch) if far.ip is not None]
+
+
+def prefixes(fabric: Fabric) -> dict[str, str]:
+    """prefix -> the switch that owns it: its own prefix, and the addresses of attached hosts which that leaves out."""
+    result: dict[str, str] = {}
+    for switch in fabric.switches:
+        hosts = [far.ip for _, far in attached(fabric, switch.name) if far.ip]
+        if switch.prefix and hosts:
+            result[str(IPv4Network(switch.prefix))] = switch.name
+            value, mask = value_and_mask(switch.prefix)
+            hosts = [ip for ip in hosts if ipv4_int(ip) & mask != value]
+        result.update((ip, switch.name) for ip in hosts)
+    return result
+
+
+def distances(graph: Adjacency, source: str) -> dict[str, int]:
+    """Hops from every switch that reaches `source`."""
+    hops = {source: 0}
+    frontier = [source]
+    while frontier:
+        reached = []
+        for switch in frontier:
+            for _, peer in graph[switch]:
+                if peer not in hops:
+                    hops[peer] = hops[switch] + 1
+                    reached.append(peer)
+        frontier = reached
+    return hops
+
+
+def next_hops(fabric: Fabric, down: frozenset[int] = frozenset()) -> NextHops:
+    """The ports on shortest paths, per switch and prefix; a prefix that a switch cannot reach is absent."""
+    graph = adjacency(fabric, down)
+    result: dict[str, dict[str, tuple[int, ...]]] = {switch: {} for switch in graph}
+    owned = defaultdict(list)
+    for prefix, owner in prefixes(fabric).items():
+        owned[owner].append(prefix)
+    for owner, its_prefixes in owned.items():
+        hops = distances(graph, owner)
+        for switch in hops.keys() - {owner}:
+            nearer = hops[switch] - 1
+            ports = tuple(sorted(port for port, peer in graph[switch] if hops.get(peer) == nearer))
+            result[switch].update(dict.fromkeys(its_prefixes, ports))
+    return result
+
+
+def places(intact: tuple[int, ...], usable: tuple[int, ...]) -> tuple[int | None, ...]:
+    """The usable ports, each in the place it has when nothing is down; a missing one's place is None (vacant), ports of
+    a detour come last. Rendezvous hashing over places then moves only the flows that must move.
+
+    >>> places((1, 2, 3), (1, 3))
+    (1, None, 3)
+    """
+    return (*(p if p in usable else None for p in intact), *(p for p in usable if p not in intact))
