@@ -5,9 +5,13 @@ Both warn about their own age at import; that is not our user's concern. The soc
 construction, so the standard library is not monkey-patched.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+# We are given addresses, not names: without its own DNS resolver eventlet imports in 0.1 s instead of 0.3 s.
+os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

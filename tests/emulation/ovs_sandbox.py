@@ -11,16 +11,15 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from controller import client
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RUN = "/run/openvswitch"
 REST = "http://127.0.0.1:8080"
 _UNSHARE = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--propagation", "private"]
@@ -29,11 +28,11 @@ _UNSHARE = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "-
 def run(function: Callable[..., Any], *arguments: Any, timeout_s: float = 60.0) -> Any:
     """What `function(*arguments)` returns when called inside a new sandbox; arguments and result pass as JSON."""
     call = json.dumps([function.__module__, function.__name__, arguments])
-    code = "import sys; from ovs_sandbox import _inside; _inside(sys.argv[1])"
+    code = "import sys; from tests.emulation.ovs_sandbox import _inside; _inside(sys.argv[1])"
     done = subprocess.run(
         [*_UNSHARE, sys.executable, "-c", code, call],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{HERE}", "OVS_RUNDIR": RUN, "OVS_DBDIR": RUN, "OVS_LOGDIR": RUN},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OVS_RUNDIR": RUN, "OVS_DBDIR": RUN, "OVS_LOGDIR": RUN},
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -62,7 +61,8 @@ def sh(command: str) -> str:
 def start_ovsdb() -> None:
     sh(
         f"ovsdb-tool create {RUN}/conf.db /usr/share/openvswitch/vswitch.ovsschema;"
-        f"ovsdb-server {RUN}/conf.db --remote=punix:{RUN}/db.sock --pidfile --detach --no-chdir -vconsole:off -vfile:off;"
+        f"ovsdb-server {RUN}/conf.db --remote=punix:{RUN}/db.sock --pidfile --detach --no-chdir"
+        " -vconsole:off -vfile:off;"
         "ovs-vsctl --no-wait init"
     )
 
@@ -87,19 +87,30 @@ def wait_for(condition: Callable[[], Any], deadline_s: float, poll_s: float = 0.
     raise AssertionError(f"condition not met within {deadline_s} s")
 
 
-def build(fabric: Fabric, *, controller: bool = True, namespaces: bool = True) -> None:
-    """Bridges, cables and hosts; `namespaces=False` leaves the hosts' interfaces where they are, which is quicker."""
-    hosts = {host.name for host in fabric.hosts} if namespaces else set()
-    ip = [line for link in fabric.links for line in _cable(fabric, link.a, link.b, hosts)]
-    sh("; ".join(f"ip netns add {name}" for name in hosts) or "true")
-    Path("/run/ip.batch").write_text("\n".join(ip))
+def build(fabric: Fabric) -> None:
+    """Hosts, cables and bridges, all pointing to a controller on this sandbox's loopback."""
+    hosts = {host.name for host in fabric.hosts}
+    sh("; ".join(f"ip netns add {name}" for name in hosts))
+    Path("/run/ip.batch").write_text("\n".join(x for link in fabric.links for x in _cable(link.a, link.b, hosts)))
     sh("ip -batch /run/ip.batch")
     for host in hosts:
         _configure_host(fabric, host)
-    sh("ovs-vsctl " + " ".join(_bridges(fabric, controller=controller)))
+    _vsctl(_bridges(fabric, {}))
 
 
-def _cable(fabric: Fabric, a: Any, b: Any, hosts: set[str]) -> Iterator[str]:
+def build_without_hosts(fabric: Fabric) -> None:
+    """Bridges joined by patch ports: no interface of the kernel's, so that a large fabric comes and goes in seconds."""
+    peers = {a.intf: b.intf for link in fabric.links for a, b in (link.ports, link.ports[::-1])}
+    hosts = {port.intf for host in fabric.hosts for port in fabric.ports_of(host.name)}
+    _vsctl(_bridges(fabric, {a: b for a, b in peers.items() if not hosts & {a, b}}, veth=False))
+
+
+def _vsctl(words: Iterable[str]) -> None:
+    # Not through a shell: one argument of it may have 128 KiB, all of a command's 2 MiB.
+    subprocess.run(["ovs-vsctl", *" ".join(words).split()], check=True)
+
+
+def _cable(a: Port, b: Port, hosts: set[str]) -> Iterator[str]:
     yield f"link add {a.intf} type veth peer name {b.intf}"
     for port in (a, b):
         if port.node in hosts:
@@ -120,18 +131,18 @@ def _configure_host(fabric: Fabric, host: str) -> None:
     sh(f"ip netns exec {host} sh -c 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; ethtool -K {nic.intf} tx off'")
 
 
-def _bridges(fabric: Fabric, *, controller: bool) -> Iterator[str]:
+def _bridges(fabric: Fabric, patched: dict[str, str], *, veth: bool = True) -> Iterator[str]:
+    """ovs-vsctl's words. A port in `patched` joins the interface that it names there."""
     for switch in fabric.switches:
         yield f"-- add-br {switch.name} -- set bridge {switch.name} datapath_type=netdev fail_mode=secure"
         yield f"protocols=OpenFlow13 other-config:datapath-id={switch.dpid:016x}"
+        yield f"-- set-controller {switch.name} tcp:127.0.0.1:6653 -- set controller {switch.name} max_backoff=1000"
         for port in fabric.ports_of(switch.name):
-            yield f"-- add-port {switch.name} {port.intf} -- set interface {port.intf} ofport_request={port.number}"
-        if controller:
-            yield from _controller(switch.name)
-
-
-def _controller(switch: str) -> Iterator[str]:
-    yield f"-- set-controller {switch} tcp:127.0.0.1:6653 -- set controller {switch} max_backoff=1000"
+            if veth or port.intf in patched:
+                yield f"-- add-port {switch.name} {port.intf} -- set interface {port.intf}"
+                yield f"ofport_request={port.number}"
+            if port.intf in patched:
+                yield f"type=patch options:peer={patched[port.intf]}"
 
 
 @contextmanager
@@ -145,11 +156,11 @@ def controller(fabric: Fabric, policy: str = "ecmp") -> Iterator[subprocess.Pope
         process.wait(5)
 
 
-def start_controller(fabric: Fabric, policy: str = "ecmp") -> subprocess.Popen[bytes]:
+def start_controller(fabric: Fabric, policy: str = "ecmp", port: int = 6653) -> subprocess.Popen[bytes]:
     Path("/run/fabric.json").write_text(fabric.to_json())
     with open("/run/controller.log", "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "controller", "--fabric", "/run/fabric.json", "--policy", policy],
+            f"{sys.executable} -m controller --fabric /run/fabric.json --policy {policy} --port {port}".split(),
             cwd=ROOT,
             stdout=log,
             stderr=log,

@@ -1,0 +1,380 @@
+"""The controller against a real Open vSwitch, in a sandbox. Each test runs one function of this file there."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from typing import Any
+
+import pytest
+
+from controller import POLICIES, client, policy
+from controller.dataplane import DataPlane
+from controller.flow import TCP, UDP, Flow
+from tests.emulation.ovs_sandbox import (
+    REST,
+    build,
+    build_without_hosts,
+    controller,
+    controller_log,
+    lost,
+    ping,
+    ready,
+    run,
+    sh,
+    start_controller,
+    start_vswitchd,
+    stop_vswitchd,
+    wait_for,
+)
+from topologies.builder import FabricBuilder
+from topologies.fabric import Fabric, Port
+from topologies.spine_leaf import SpineLeaf
+
+pytestmark = [
+    pytest.mark.emulation,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namespaces"),
+    pytest.mark.skipif(shutil.which("ovs-vswitchd") is None, reason="needs openvswitch-switch"),
+]
+
+
+# -- what runs inside the sandbox -----------------------------------------------------------------------------------
+
+
+def two_stage_fabric() -> Fabric:
+    """Two pods of one leaf and two aggregation switches, four cores: a choice of two, then another of two.
+
+    Names without digits on purpose: ids come from the fabric, not from names.
+    """
+    fabric = FabricBuilder("two-stage", {})
+    cores = [fabric.switch(f"core{c}", "core") for c in "ABCD"]
+    for pod, prefix in (("left", "198.18.0.0/29"), ("right", "198.18.0.8/29")):
+        tor = fabric.switch(f"{pod}Tor", "leaf", prefix=prefix)
+        for i in range(2):
+            base = 1 if pod == "left" else 9
+            fabric.link(fabric.host(f"{pod}{'AB'[i]}", f"198.18.0.{base + i}"), tor, "scale-out")
+        for half, letter in ((0, "A"), (2, "B")):
+            aggregation = fabric.switch(f"{pod}Agg{letter}", "aggregation")
+            fabric.link(tor, aggregation, "scale-out")
+            for core in cores[half : half + 2]:
+                fabric.link(aggregation, core, "scale-out")
+    return fabric.build()
+
+
+def traced_output(egress: Port, ingress: Port, flow: Flow, fabric: Fabric) -> str:
+    """The interface by which Open vSwitch says that the switch would send the flow."""
+    kind = {UDP: "udp", TCP: "tcp"}[flow.proto]
+    text = (
+        f"in_port={ingress.number},{kind},dl_dst={fabric.gateway_mac},nw_src={flow.src_ip},nw_dst={flow.dst_ip},"
+        f"nw_ttl=64,{kind}_src={flow.src_port},{kind}_dst={flow.dst_port}"
+    )
+    return sh(f"ovs-appctl ofproto/trace --names {egress.node} '{text}'").splitlines()[-1].rpartition(",")[2]
+
+
+def trace_random_flows(n: int) -> dict[str, Any]:
+    fabric = two_stage_fabric()
+    build(fabric)
+    rng = random.Random(7)
+    with controller(fabric):
+        ready()
+        plane = DataPlane(fabric, policy("ecmp")(fabric, frozenset()))
+        ends = [fabric.scale_out_port(h).ip or "" for h in ("leftA", "leftB", "rightA", "rightB")]
+        different, ways = [], set()
+        for _ in range(n):
+            left, right = rng.choice(ends[:2]), rng.choice(ends[2:])
+            pair = (left, right) if rng.random() < 0.5 else (right, left)
+            flow = Flow(*pair, rng.choice((UDP, TCP)), rng.randrange(1, 65536), rng.randrange(1, 65536))
+            nic, first, second, *_ = plane.path(flow)
+            ways.add((first.intf, second.intf))
+            for before, egress in ((nic, first), (first, second)):
+                traced = traced_output(egress, fabric.peer(before), flow, fabric)
+                if traced != egress.intf:
+                    different.append(f"{flow}: trace {traced}, computed {egress.intf}")
+        return {"different": different, "ways": len(ways)}
+
+
+def all_pairs(policy_name: str) -> dict[str, Any]:
+    """Ping between all hosts, then what the switches hold."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build()
+    build(fabric)
+    names = [host.name for host in fabric.hosts]
+    with controller(fabric, policy_name):
+        status = ready()
+        failed = [(a, b) for a in names for b in names if a != b and lost(ping(fabric, a, b))]
+        on_switch = sh("ovs-ofctl -O OpenFlow13 --no-stats dump-flows leaf1")
+        groups = sh("for s in leaf1 leaf2 spine1 spine2; do ovs-ofctl -O OpenFlow13 dump-groups $s; done")
+        return {"failed": failed, "flows": on_switch, "groups": groups, "before": status, "after": client.status(REST)}
+
+
+def link_goes_and_comes() -> dict[str, Any]:
+    """A steady ping over a link that fails for two seconds; rules on both sides of it, before, during and after."""
+    fabric = SpineLeaf(spines=2, leaves=3, hosts_per_leaf=1).build()
+    build(fabric)
+    link = next(x for x in fabric.links if {x.a.node, x.b.node} == {"leaf1", "spine1"})
+    with controller(fabric):
+        ready()
+        before = client.rules(REST)
+        flows = ["h1 h2", "h2 h1", "h3 h1"]
+        pings = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", a, "ping", "-q", "-i", "0.01", "-c", "150", fabric.scale_out_port(b).ip or ""],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for a, b in (flow.split() for flow in flows)
+        ]
+        time.sleep(0.5)
+        failed_at = time.time()
+        sh(f"ip link set {link.a.intf} down")
+        during = wait_for(lambda: (s := client.status(REST))["generation"] == 2 and s, 5)
+        took_s = during["converged_at"] - failed_at
+        rules = client.rules(REST)
+        down = [x["label"] for x in client.links(REST) if not x["up"]]
+        sh(f"ip link set {link.a.intf} up")
+        wait_for(lambda: client.status(REST)["generation"] == 3, 5)
+        after = client.rules(REST)
+        return {
+            "lost": [lost(p.communicate(timeout=20)[0]) for p in pings],
+            "took_s": took_s,
+            "down": down,
+            "leaf2 to leaf1": [f for f in rules["leaf2"]["flows"] if "nw_dst=198.18.0.0/31" in f],
+            "restored": before == after,
+            "status": client.status(REST),
+        }
+
+
+def bundle_fails_over_alone() -> int:
+    """Packets lost when an uplink dies while the controller is away."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=1).build()
+    build(fabric)
+    with controller(fabric):
+        ready()
+    a, b = (fabric.scale_out_port(h).ip or "" for h in ("h1", "h2"))
+    used = DataPlane(fabric, policy("ecmp")(fabric, frozenset())).path(Flow(a, b, 1))[1]
+    sh(f"ip link set {used.intf} down")
+    return lost(ping(fabric, "h1", "h2", "-c 3 -i 0.05 -W 1"))
+
+
+def open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def restarts(n: int) -> dict[str, Any]:
+    """n times: kill the controller without warning, start it again; a ping runs all the while.
+
+    The new one listens elsewhere and the switches are told so: else they would wait up to 8 s before dialling again,
+    since Open vSwitch 3.1 heeds max_backoff only while connected.
+    """
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=1).build()
+    build(fabric)
+    process = start_controller(fabric, "ecmp-group")
+    ready()
+    stream = subprocess.Popen(
+        ["ip", "netns", "exec", "h1", "ping", "-q", "-i", "0.02", fabric.scale_out_port("h2").ip or ""],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    n_files, errors = [], 0
+    for i in range(n):
+        process.kill()
+        process.wait()
+        # The width of the groups changes, too, between some of the restarts.
+        port = 6654 + i % 2
+        process = start_controller(fabric, ("ecmp-group", "ecmp", "single-path")[i % 3], port)
+        dial = (f"-- set-controller {switch.name} tcp:127.0.0.1:{port}" for switch in fabric.switches)
+        wait_for(lambda: controller_log().count("OpenFlow") == i + 2, 5)  # noqa: B023
+        sh(f"ovs-vsctl --no-wait {' '.join(dial)}")
+        status = ready()
+        errors += status["errors"]
+        n_files.append(open_files(process.pid))
+    stream.send_signal(signal.SIGINT)
+    missing = lost(stream.communicate(timeout=5)[0])
+    process.terminate()
+    groups = sh("ovs-ofctl -O OpenFlow13 dump-groups leaf1")
+    return {"lost": missing, "errors": errors, "files": n_files, "log": controller_log(), "groups": groups}
+
+
+def reconnects(n: int) -> dict[str, Any]:
+    """n times every switch drops its connection and dials again; the controller's open files before and after."""
+    fabric = SpineLeaf(spines=1, leaves=2, hosts_per_leaf=1).build()
+    build_without_hosts(fabric)
+    with controller(fabric) as process:
+        ready()
+        n_files = [open_files(process.pid)]
+        for _ in range(n):
+            for switch in ("leaf1", "leaf2", "spine1"):
+                sh(f"ovs-vsctl del-controller {switch}")
+            wait_for(lambda: client.status(REST)["connected"] == 0, 5)
+            for switch in ("leaf1", "leaf2", "spine1"):
+                sh(f"ovs-vsctl set-controller {switch} tcp:127.0.0.1:6653")
+            ready()
+            n_files.append(open_files(process.pid))
+        return {"files": n_files, "status": client.status(REST)}
+
+
+def vswitchd_restart() -> dict[str, Any]:
+    """The switch program is killed and started again: it comes back empty and must be filled."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=1).build()
+    build(fabric)
+    # A bridge that is none of the fabric's.
+    sh("ovs-vsctl add-br other -- set bridge other datapath_type=netdev other-config:datapath-id=00000000000000ff")
+    sh("ovs-vsctl set-controller other tcp:127.0.0.1:6653")
+    with controller(fabric):
+        ready()
+        stop_vswitchd()
+        wait_for(lambda: client.status(REST)["connected"] == 0, 5)
+        start_vswitchd()
+        started = time.monotonic()
+        status = ready()
+        back_s = time.monotonic() - started
+        return {
+            "lost": lost(ping(fabric, "h1", "h2", "-c 3 -i 0.05 -W 1")),
+            "back_s": back_s,
+            "status": status,
+            "fail_mode": sh("ovs-vsctl get-fail-mode leaf1").strip(),
+            "warnings": controller_log().count("0xff is not a switch"),
+        }
+
+
+def frames_out(interfaces: list[str]) -> dict[str, int]:
+    counters = client.ports(REST)["ports"]["leaf1"]
+    return {intf: counters[intf]["tx_packets"] for intf in interfaces}
+
+
+def spread_of_udp(n: int) -> dict[str, int]:
+    """Frames out of each uplink when n UDP flows differ in source port only; and what was computed."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=1).build()
+    build(fabric)
+    a, b = (fabric.scale_out_port(h).ip or "" for h in ("h1", "h2"))
+    uplinks = [p.intf for p in fabric.ports_of("leaf1") if not fabric.node(fabric.peer(p).node).is_host]
+    send = (
+        "import socket\n"
+        f"for port in range(20000, 20000 + {n}):\n"
+        "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', port))\n"
+        f"    s.sendto(b'x' * 100, ('{b}', 4791))\n"
+    )
+    with controller(fabric):
+        ready()
+        before = frames_out(uplinks)
+        subprocess.run(["ip", "netns", "exec", "h1", "python3", "-c", send], check=True)
+        wait_for(lambda: sum(frames_out(uplinks).values()) - sum(before.values()) >= n, 5)
+        counts = {i: after - before[i] for i, after in frames_out(uplinks).items()}
+    plane = DataPlane(fabric, policy("ecmp")(fabric, frozenset()))
+    computed = [plane.path(Flow(a, b, UDP, port, 4791))[1].intf for port in range(20000, 20000 + n)]
+    return {**counts, **{f"computed {i}": computed.count(i) for i in uplinks}}
+
+
+def start_and_stop() -> dict[str, float]:
+    fabric = SpineLeaf().build()
+    begun = time.monotonic()
+    process = start_controller(fabric)
+    wait_for(lambda: "OpenFlow 6653" in controller_log(), 10, 0.01)
+    up_s = time.monotonic() - begun
+    second = start_controller(fabric)
+    status = second.wait(10)
+    process.terminate()
+    begun = time.monotonic()
+    code = process.wait(5)
+    line = [x for x in controller_log().splitlines() if x.startswith("controller:")]
+    return {
+        "up_s": up_s,
+        "stop_s": time.monotonic() - begun,
+        "code": code,
+        "second": status,
+        "line": line,  # type: ignore[dict-item]
+        "pid": process.pid,
+    }
+
+
+def large_fabric() -> dict[str, Any]:
+    fabric = SpineLeaf(spines=16, leaves=32, hosts_per_leaf=16).build()
+    build_without_hosts(fabric)
+    with controller(fabric):
+        wait_for(lambda: "OpenFlow 6653" in controller_log(), 10)
+        begun = time.monotonic()
+        status = ready(30)
+        return {"ready_s": time.monotonic() - begun, "status": status}
+
+
+# -- the tests ------------------------------------------------------------------------------------------------------
+
+
+def test_computed_paths_are_those_of_open_vswitch() -> None:
+    result = run(trace_random_flows, 200)
+    assert result["different"] == []
+    # Two pods, two directions each way: every one of the 2 x 2 ways in both directions was met.
+    assert result["ways"] == 8
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_host_reaches_every_host(name: str) -> None:
+    result = run(all_pairs, name)
+    assert result["failed"] == []
+    assert result["after"]["packet_ins"] == result["after"]["errors"] == 0
+    assert result["after"]["connected"] == 4
+    assert "CONTROLLER" not in result["flows"] and "FLOOD" not in result["flows"] and "NORMAL" not in result["flows"]
+    assert (name == "ecmp-group") == ("type=select" in result["groups"])
+    assert "weight:0" not in result["groups"]
+
+
+def test_a_failed_link_is_repaired_on_both_sides() -> None:
+    result = run(link_goes_and_comes)
+    assert result["down"] == ["leaf1-spine1"]
+    assert result["took_s"] < 1.0
+    # The far leaf has one uplink left for this prefix: its second, which is port 3.
+    assert len(result["leaf2 to leaf1"]) == 1 and result["leaf2 to leaf1"][0].endswith("output:3")
+    assert result["restored"]
+    # 10 ms apart: detection and repair together may cost some tens of milliseconds on a busy machine.
+    assert max(result["lost"]) <= 30
+    assert result["status"]["errors"] == 0
+
+
+def test_a_leaf_leaves_its_dead_uplink_without_the_controller() -> None:
+    assert run(bundle_fails_over_alone) == 0
+
+
+def test_twenty_restarts_of_the_controller_lose_nothing() -> None:
+    result = run(restarts, 20)
+    assert result["lost"] == 0
+    assert result["errors"] == 0 and "refused" not in result["log"] and "Traceback" not in result["log"]
+    # A status request may be open at the moment of counting.
+    assert max(result["files"]) - min(result["files"]) <= 1
+
+
+def test_reconnecting_switches_leave_no_open_files() -> None:
+    result = run(reconnects, 10)
+    assert result["files"][-1] <= result["files"][1]
+    assert result["status"]["errors"] == 0
+
+
+def test_a_restarted_switch_program_is_filled_again() -> None:
+    result = run(vswitchd_restart)
+    assert result["lost"] == 0
+    assert result["back_s"] < 5
+    assert result["fail_mode"] == "secure"
+    assert result["status"]["unknown_datapaths"] == ["00000000000000ff"]
+    assert result["warnings"] == 1
+
+
+def test_udp_flows_that_differ_in_source_port_spread() -> None:
+    counts = run(spread_of_udp, 256)
+    for intf in ("leaf1-eth2", "leaf1-eth3"):
+        assert abs(counts[intf] - 128) <= 24
+        assert counts[intf] == counts[f"computed {intf}"]
+
+
+def test_start_and_stop_are_quick_and_a_second_one_is_refused() -> None:
+    result = run(start_and_stop)
+    assert result["up_s"] < 3 and result["stop_s"] < 1 and result["code"] == 0
+    assert result["second"] == 2
+    (line,) = result["line"]
+    assert "port 6653" in line and f"process {int(result['pid'])}" in line
+
+
+def test_a_large_fabric_is_ready_within_seconds() -> None:
+    result = run(large_fabric)
+    assert result["status"]["connected"] == 48
+    # 2016 rules; about 1 s on an idle machine.
+    assert result["ready_s"] < 10

@@ -1,0 +1,111 @@
+"""Rules as data: they check themselves, sort, print as ovs-ofctl does, and differ in a safe order."""
+
+import pytest
+
+from controller.flow import TCP, UDP, Flow
+from controller.rules import (
+    Bucket,
+    Bundle,
+    DecTtl,
+    FlowRule,
+    Group,
+    GroupRule,
+    Match,
+    Output,
+    RuleError,
+    SetField,
+    Step,
+    SwitchRules,
+    diff,
+)
+
+
+def to(prefix: str, port: int, priority: int = 1000) -> FlowRule:
+    return FlowRule(Match(ipv4_dst=prefix), (Output(port),), priority)
+
+
+def test_a_rule_prints_as_ovs_ofctl_does() -> None:
+    rule = FlowRule(
+        Match(in_port=3, ipv4_dst="198.18.0.0/29", ip_proto=UDP, l4_dst=4791),
+        (SetField("eth_dst", "02:00:00:00:00:01"), DecTtl(), Bundle(7, (1, None, 3))),
+        1029,
+    )
+    assert str(rule) == (
+        "table=0,priority=1029,in_port=3,ip,nw_dst=198.18.0.0/29,nw_proto=17,tp_dst=4791 actions="
+        "set_field:02:00:00:00:00:01->eth_dst,dec_ttl,bundle(symmetric_l3l4+udp,7,hrw,ofport,members:1,vacant,3)"
+    ).replace(",in_port=3,ip,", ",ip,in_port=3,")
+
+
+def test_sets_of_rules_are_equal_whatever_their_order() -> None:
+    a, b = to("198.18.0.0/29", 1), to("198.18.0.10", 2, 1032)
+    assert SwitchRules((a, b)) == SwitchRules((b, a))
+    assert SwitchRules((a, b)).flows == (b, a)
+
+
+def test_addresses_sort_as_numbers() -> None:
+    rules = SwitchRules(tuple(to(f"198.18.0.{i}", i) for i in (10, 9, 100)))
+    assert [f.match.ipv4_dst for f in rules.flows] == ["198.18.0.9", "198.18.0.10", "198.18.0.100"]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Match(ipv4_dst="198.18.0.1/29"), "'198.18.0.1/29' is not an IPv4 address or prefix"),
+        (lambda: Match(l4_dst=80), "a layer 4 port needs ip_proto"),
+        (lambda: FlowRule(Match(), ()), "exactly one action must forward"),
+        (lambda: FlowRule(Match(), (Output(1), Output(2))), "exactly one action must forward"),
+        (lambda: FlowRule(Match(), (Output(1), DecTtl())), "it must be the last"),
+        (lambda: Bundle(1, (None, None)), "drops every packet"),
+        (lambda: Bundle(0x10000, (1,)), "outside 0..65535"),
+        (lambda: Bucket(1, weight=0), "weight 0"),
+        (lambda: GroupRule(1, ()), "has no bucket"),
+        (lambda: SwitchRules((to("198.18.0.1", 1), to("198.18.0.1", 2))), "rule given twice"),
+        (lambda: SwitchRules((), (GroupRule(1, (Bucket(1),)),) * 2), "group given twice"),
+        (lambda: SwitchRules().ports_of(Group(4)), "group 4 is used by a rule but"),
+    ],
+)
+def test_what_no_switch_should_be_sent_is_refused(make: object, text: str) -> None:
+    with pytest.raises(RuleError) as refusal:
+        make()  # type: ignore[operator]
+    assert text in str(refusal.value)
+
+
+def test_lookup_takes_the_highest_priority_that_covers_the_packet() -> None:
+    special = FlowRule(Match(ipv4_dst="198.18.0.0/24", ip_proto=TCP, l4_dst=80), (Output(3),), 2000)
+    port_only = FlowRule(Match(in_port=9), (Output(4),), 3000)
+    rules = SwitchRules((to("198.18.0.0/24", 1), to("198.18.0.1", 2, 1032), special, port_only))
+
+    def port(flow: Flow, in_port: int = 1) -> object:
+        rule = rules.lookup(flow, in_port)
+        return rule and rule.forward
+
+    assert port(Flow("198.19.0.1", "198.18.0.1")) == Output(2)
+    assert port(Flow("198.19.0.1", "198.18.0.2")) == Output(1)
+    assert port(Flow("198.19.0.1", "198.18.0.1", TCP, 1, 80)) == Output(3)
+    assert port(Flow("198.19.0.1", "198.18.0.1"), in_port=9) == Output(4)
+    assert port(Flow("198.19.0.1", "198.18.1.1")) is None
+
+
+def test_diff_of_equal_rules_is_empty() -> None:
+    rules = SwitchRules((to("198.18.0.1", 1),), (GroupRule(1, (Bucket(1),)),))
+    assert diff(rules, rules) == []
+
+
+def test_diff_puts_groups_before_their_flows_and_deletes_them_after() -> None:
+    a, b, c = "198.18.0.0/29", "198.18.0.8/29", "198.18.0.16/29"
+    one, two = GroupRule(1, (Bucket(1), Bucket(2))), GroupRule(2, (Bucket(3),))
+    old = SwitchRules((to(a, 1), FlowRule(Match(ipv4_dst=b), (Group(1),))), (one,))
+    new = SwitchRules((FlowRule(Match(ipv4_dst=a), (Group(2),)), to(c, 5)), (two,))
+    assert diff(old, new) == [
+        Step("put-group", two),
+        Step("add-flow", to(c, 5)),
+        Step("modify-flow", FlowRule(Match(ipv4_dst=a), (Group(2),))),
+        Step("delete-flow", FlowRule(Match(ipv4_dst=b), (Group(1),))),
+        Step("delete-group", one),
+    ]
+
+
+def test_a_changed_group_is_replaced_in_place() -> None:
+    old = SwitchRules((FlowRule(Match(), (Group(1),)),), (GroupRule(1, (Bucket(1), Bucket(2))),))
+    new = SwitchRules(old.flows, (GroupRule(1, (Bucket(2),)),))
+    assert [step.operation for step in diff(old, new)] == ["put-group"]
