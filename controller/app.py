@@ -52,13 +52,15 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         self.state = State(fabric, policy)
         self.datapaths: dict[str, Any] = {}
         self.exchange = Exchange()
-        self.errors: list[str] = []
+        self.n_errors = 0
+        self.last_error: str | None = None
         self.packet_ins = 0
         self.generation = 0
         self.converged_at: float | None = None
         self.unknown_dpids: set[int] = set()
         self._sent: OrderedDict[tuple[Any, int], str] = OrderedDict()
         self._refused: set[str] = set()
+        self._confirmed: Mapping[str, SwitchRules] | None = None
         self._dirty = hub.Event()
         if wsgi is not None:
             from controller.rest import register
@@ -88,6 +90,8 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         if switch is None:
             self._unknown(datapath)
         elif event.state == MAIN_DISPATCHER:
+            # What an earlier connection told us may no longer hold: the switch program may have been restarted.
+            self.state.gone(switch)
             self.datapaths[switch] = datapath
             hub.spawn(self._read, switch, datapath)
         else:
@@ -123,11 +127,14 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
     @on(ofp_event.EventOFPErrorMsg, HANDSHAKE_DISPATCHER, CONFIG_DISPATCHER, MAIN_DISPATCHER)
     def on_error(self, event: Any) -> None:
         message = event.msg
-        switch = self.state.switch_of(message.datapath.id) or f"datapath {message.datapath.id}"
-        about = self._sent.get((message.datapath.id, message.xid), f"message {message.xid:#x}")
+        dpid = message.datapath.id
+        switch = self.state.switch_of(dpid)
+        about = self._sent.get((dpid, message.xid), f"message {message.xid:#x}")
         kind = ofp.ofp_error_type_to_str(message.type)
-        self._error(f"{switch} refused: {about}: {kind}, {ofp.ofp_error_code_to_str(message.type, message.code)}")
-        self._refused.add(switch)
+        why = ofp.ofp_error_code_to_str(message.type, message.code)
+        self._error(f"{switch or f'datapath {dpid}'} refused: {about}: {kind}, {why}")
+        if switch:
+            self._refused.add(switch)
 
     @on(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     def on_packet_in(self, _event: Any) -> None:
@@ -184,30 +191,32 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
             except Refused as error:
                 # A user's policy that fails on this set of dead links: the switches keep what they have.
                 self._error(str(error))
+            except Exception:
+                # Whatever it is, later link failures must still be answered.
+                self._error("convergence failed")
+                log.exception("convergence failed")
 
     def _converge(self) -> None:
         target = self.state.target
         stages = self.state.stages()
+        connections = dict(self.datapaths)
         for stage in stages:
-            self._send(stage)
-        self.state.sent({switch for stage in stages for switch in stage}, target)
-        if stages or self.generation == 0:
-            self._note_convergence(target)
-
-    def _note_convergence(self, target: Mapping[str, SwitchRules]) -> None:
-        if self.state.installed == target:
+            self._send(stage, connections)
+        # A switch that has reconnected meanwhile has been read anew and gets its turn in the next pass.
+        steady = {switch for switch, datapath in connections.items() if self._is_current(switch, datapath)}
+        self.state.sent(steady & {switch for stage in stages for switch in stage}, target)
+        if self.state.installed == target and (stages or target is not self._confirmed):
+            self._confirmed = target
             self.generation += 1
             self.converged_at = time.time()
             n_down = len(self.state.down)
             log.info("converged: %d switches, %d links down, generation %d", len(target), n_down, self.generation)
 
-    def _send(self, stage: Stage) -> None:
+    def _send(self, stage: Stage, connections: Mapping[str, Any]) -> None:
         """Send every switch its steps and a barrier, then wait for all barriers."""
         waiting = []
         for switch, steps in stage.items():
-            datapath = self.datapaths.get(switch)
-            if datapath is None:
-                continue
+            datapath = connections[switch]
             for step in steps:
                 message = openflow.encode(step, datapath)
                 datapath.set_xid(message)
@@ -227,7 +236,8 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
             self._sent.popitem(last=False)
 
     def _error(self, text: str) -> None:
-        self.errors.append(text)
+        self.n_errors += 1
+        self.last_error = text
         log.error("%s", text)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -72,5 +73,15 @@ def _get(rest_url: str, path: str, timeout_s: float) -> Any:
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as response:
             return json.load(response)
+    except urllib.error.HTTPError as error:
+        raise ControllerError(f"controller at {url}: {_reason(error)}") from error
     except (OSError, ValueError) as error:
         raise ControllerError(f"controller at {url}: {getattr(error, 'reason', error)}") from error
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    """What the controller itself says is wrong, else HTTP's phrase."""
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError):
+        return f"{error.code} {error.reason}"

@@ -33,7 +33,8 @@ class Exchange:
         datapath.set_xid(request)
         pending = _Pending((datapath, request.xid))
         self._pending[pending.key] = pending
-        datapath.send_msg(request)
+        if not datapath.send_msg(request):
+            _abandon(pending)
         return pending
 
     def finish(self, pending: _Pending, timeout_s: float) -> list[Any]:
@@ -49,8 +50,7 @@ class Exchange:
     def abandon(self, datapath: Any) -> None:
         """The connection is gone: nobody need wait for its answers until the deadline."""
         for pending in [p for p in self._pending.values() if p.key[0] is datapath]:
-            pending.abandoned = True
-            pending.done.set()
+            _abandon(pending)
 
     def reply(self, message: Any) -> None:
         """Take in one message; a multipart reply is complete when a part has no MORE flag."""
@@ -60,3 +60,8 @@ class Exchange:
         pending.bodies.extend(getattr(message, "body", None) or ())
         if not getattr(message, "flags", 0) & ofp.OFPMPF_REPLY_MORE:
             pending.done.set()
+
+
+def _abandon(pending: _Pending) -> None:
+    pending.abandoned = True
+    pending.done.set()

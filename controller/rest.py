@@ -61,7 +61,7 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
 
 
 def status(app: "FabricApp") -> dict[str, Any]:
-    """`generation` counts the fabric's states that were fully confirmed, `converged_at` is the last one's Unix time."""
+    """`generation` counts the link states that every switch confirmed; `converged_at` is Unix time, of the last one."""
     switches = [switch.name for switch in app.state.fabric.switches]
     return {
         "ready": app.is_ready,
@@ -69,9 +69,9 @@ def status(app: "FabricApp") -> dict[str, Any]:
         "switches": len(switches),
         "missing": [name for name in switches if name not in app.datapaths],
         "unknown_datapaths": [f"{dpid:016x}" for dpid in sorted(app.unknown_dpids)],
-        "errors": len(app.errors),
+        "errors": app.n_errors,
         "refused": app.has_refusals,
-        "last_error": app.errors[-1] if app.errors else None,
+        "last_error": app.last_error,
         "packet_ins": app.packet_ins,
         "policy": app.policy_name,
         "generation": app.generation,

@@ -22,6 +22,8 @@ from topologies.fabric import Fabric, Port
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "/run/openvswitch"
 REST = "http://127.0.0.1:8080"
+# Else every interface that comes up sends neighbour solicitations, which counters count.
+_NO_IPV6 = "for x in all default; do echo 1 > /proc/sys/net/ipv6/conf/$x/disable_ipv6; done"
 _UNSHARE = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--propagation", "private"]
 
 
@@ -45,6 +47,7 @@ def run(function: Callable[..., Any], *arguments: Any, timeout_s: float = 60.0) 
 def _inside(call: str) -> None:
     module, name, arguments = json.loads(call)
     sh("mount -t proc proc /proc; mount -t tmpfs tmpfs /run; mkdir -p /run/netns /run/openvswitch; ip link set lo up")
+    sh(_NO_IPV6)
     start_ovsdb()
     start_vswitchd()
     print(json.dumps(getattr(importlib.import_module(module), name)(*arguments)))
@@ -127,8 +130,8 @@ def _configure_host(fabric: Fabric, host: str) -> None:
         f"route add 198.18.0.0/15 via {fabric.gateway_ip} dev {nic.intf} onlink",
         f"neigh add {fabric.gateway_ip} lladdr {fabric.gateway_mac} dev {nic.intf} nud permanent",
     )
+    sh(f"ip netns exec {host} sh -c '{_NO_IPV6}; ethtool -K {nic.intf} tx off'")
     sh("; ".join(f"ip -n {host} {line}" for line in lines))
-    sh(f"ip netns exec {host} sh -c 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; ethtool -K {nic.intf} tx off'")
 
 
 def _bridges(fabric: Fabric, patched: dict[str, str], *, veth: bool = True) -> Iterator[str]:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,10 @@ def all_pairs(policy_name: str) -> dict[str, Any]:
         failed = [(a, b) for a in names for b in names if a != b and lost(ping(fabric, a, b))]
         on_switch = sh("ovs-ofctl -O OpenFlow13 --no-stats dump-flows leaf1")
         groups = sh("for s in leaf1 leaf2 spine1 spine2; do ovs-ofctl -O OpenFlow13 dump-groups $s; done")
+        # A host that knows its peer's own MAC instead of the gateway's.
+        peer = fabric.scale_out_port("h4")
+        sh(f"ip -n h1 route add {peer.ip}/32 dev h1-eth0; ip -n h1 neigh add {peer.ip} lladdr {peer.mac} dev h1-eth0")
+        failed += [("h1", "h4 by its MAC")] * lost(ping(fabric, "h1", "h4"))
         return {"failed": failed, "flows": on_switch, "groups": groups, "before": status, "after": client.status(REST)}
 
 
@@ -266,6 +271,40 @@ def spread_of_udp(n: int) -> dict[str, int]:
     return {**counts, **{f"computed {i}": computed.count(i) for i in uplinks}}
 
 
+def refused_rule() -> dict[str, Any]:
+    """A user's policy with a rule that types allow and the switch does not: table 255 cannot hold rules."""
+    fabric = SpineLeaf(spines=0, leaves=1, hosts_per_leaf=2).build()
+    Path("/run/mine.py").write_text(
+        "from controller.rules import FlowRule, Match, Output, SwitchRules\n"
+        "def POLICY(fabric, down):\n"
+        "    return {'leaf1': SwitchRules((FlowRule(Match(in_port=1), (Output(2),), table=255),))}\n"
+    )
+    build(fabric)
+    with controller(fabric, "/run/mine.py:POLICY"):
+        try:
+            client.wait_ready(REST, 30)
+        except client.ControllerError as error:
+            return {"text": str(error), "status": client.status(REST)}
+        return {"text": "ready", "status": client.status(REST)}
+
+
+def foreign_switches() -> dict[str, Any]:
+    """A fabric that somebody else built: bridges with Open vSwitch's default protocols, a rule of the user's in one."""
+    fabric = SpineLeaf(spines=1, leaves=2, hosts_per_leaf=1).build()
+    build(fabric)
+    sh("; ".join(f"ovs-vsctl clear bridge {s.name} protocols" for s in fabric.switches))
+    sh("ovs-ofctl add-flow leaf1 priority=7,arp,actions=drop")
+    with controller(fabric):
+        ready()
+        missing = lost(ping(fabric, "h1", "h2"))
+        rest = {path: client._get(REST, path, 5) for path in ("/fabric", "/rules/leaf1")}
+        try:
+            client._get(REST, "/rules/leaf7", 5)
+        except client.ControllerError as error:
+            rest["error"] = str(error)
+    return {"lost": missing, "flows": sh("ovs-ofctl dump-flows leaf1"), **rest, "wanted": fabric.to_dict()}
+
+
 def start_and_stop() -> dict[str, float]:
     fabric = SpineLeaf().build()
     begun = time.monotonic()
@@ -363,6 +402,21 @@ def test_udp_flows_that_differ_in_source_port_spread() -> None:
     for intf in ("leaf1-eth2", "leaf1-eth3"):
         assert abs(counts[intf] - 128) <= 24
         assert counts[intf] == counts[f"computed {intf}"]
+
+
+def test_a_refused_rule_is_named_and_the_fabric_is_not_ready() -> None:
+    result = run(refused_rule)
+    assert "leaf1 refused: add-flow table=255,priority=1000,in_port=1 actions=output:2: OFPET" in result["text"]
+    assert result["status"]["errors"] == 1 and not result["status"]["ready"]
+
+
+def test_it_runs_on_bridges_that_somebody_else_made_and_leaves_their_rules_alone() -> None:
+    result = run(foreign_switches)
+    assert result["lost"] == 0
+    assert "priority=7,arp actions=drop" in result["flows"]
+    assert result["/fabric"] == result["wanted"]
+    assert len(result["/rules/leaf1"]["flows"]) == 2
+    assert result["error"].endswith("unknown switch 'leaf7': choose from leaf1, leaf2, spine1")
 
 
 def test_start_and_stop_are_quick_and_a_second_one_is_refused() -> None:
