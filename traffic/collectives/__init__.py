@@ -1,0 +1,1 @@
+"""One file per algorithm: rank count -> Schedule."""

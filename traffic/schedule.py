@@ -1,0 +1,111 @@
+"""A schedule: who sends which chunks to whom, and what must have arrived before. Data only.
+
+Columns of numpy arrays, so that a million sends fit in tens of megabytes. A send carries a run of consecutive chunks and
+is either reduced into what the receiver holds or replaces it. It may start when the sends it depends on have been
+received (and reduced) by its sender. Sends of one pair (source, destination) arrive in the order in which they stand.
+
+A schedule knows chunks, not bytes: `chunk_bounds` cuts a buffer of any number of elements into them, so one schedule
+serves every size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traffic.errors import TrafficError
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """n_ranks ranks, a buffer of n_chunks chunks at each; m sends.
+
+    src, dst, first_chunk, n_chunks_sent: (m,) int32; reduce: (m,) bool; dep_start: (m + 1,) int64 and deps: the sends that
+    send i waits for are deps[dep_start[i]:dep_start[i + 1]].
+    """
+
+    collective: str
+    algorithm: str
+    n_ranks: int
+    n_chunks: int
+    src: Ints
+    dst: Ints
+    first_chunk: Ints
+    n_chunks_sent: Ints
+    reduce: NDArray[np.bool_]
+    dep_start: NDArray[np.int64]
+    deps: Ints
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def deps_of(self, send: int) -> Ints:
+        return self.deps[self.dep_start[send] : self.dep_start[send + 1]]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The ordered (source, destination) pairs in use, sorted."""
+        codes = np.unique(self.src.astype(np.int64) * self.n_ranks + self.dst)
+        return [(int(c // self.n_ranks), int(c % self.n_ranks)) for c in codes]
+
+    def elements(self, count: int) -> NDArray[np.int64]:
+        """(m,) elements that each send carries when the buffer has `count`."""
+        bounds = chunk_bounds(count, self.n_chunks)
+        sent: NDArray[np.int64] = bounds[self.first_chunk + self.n_chunks_sent] - bounds[self.first_chunk]
+        return sent
+
+    def sent_per_rank(self, count: int) -> NDArray[np.int64]:
+        """(n_ranks,) elements that each rank puts on the wire."""
+        return np.bincount(self.src, self.elements(count), self.n_ranks).astype(np.int64)
+
+    def received_per_rank(self, count: int) -> NDArray[np.int64]:
+        """(n_ranks,) elements that each rank takes off the wire."""
+        return np.bincount(self.dst, self.elements(count), self.n_ranks).astype(np.int64)
+
+
+def chunk_bounds(count: int, n_chunks: int) -> NDArray[np.int64]:
+    """(n_chunks + 1,) element offsets: the first `count mod n_chunks` chunks get one element more."""
+    if n_chunks == 0:
+        return np.zeros(1, dtype=np.int64)
+    size, extra = divmod(count, n_chunks)
+    sizes = np.full(n_chunks, size, dtype=np.int64)
+    sizes[:extra] += 1
+    return np.concatenate(([0], np.cumsum(sizes)))
+
+
+class ScheduleBuilder:
+    """Collects sends one by one; `send` returns the send's number, for others to depend on."""
+
+    def __init__(self, collective: str, algorithm: str, n_ranks: int, n_chunks: int) -> None:
+        self._identity = (collective, algorithm, n_ranks, n_chunks)
+        self._sends: list[tuple[int, int, int, int, bool]] = []
+        self._deps: list[int] = []
+        self._dep_start = [0]
+
+    def send(
+        self, src: int, dst: int, chunk: int, *, reduce: bool, after: Sequence[int] = (), n_chunks: int = 1
+    ) -> int:
+        number = len(self._sends)
+        if any(not 0 <= a < number for a in after):
+            raise TrafficError(f"send {number} waits for {list(after)}: a send can wait for earlier ones only")
+        self._sends.append((src, dst, chunk, n_chunks, reduce))
+        self._deps.extend(after)
+        self._dep_start.append(len(self._deps))
+        return number
+
+    def build(self) -> Schedule:
+        columns = list(zip(*self._sends, strict=True)) or [(), (), (), (), ()]
+        src, dst, first, length = (np.array(c, dtype=np.int32) for c in columns[:4])
+        return Schedule(
+            *self._identity,
+            src=src,
+            dst=dst,
+            first_chunk=first,
+            n_chunks_sent=length,
+            reduce=np.array(columns[4], dtype=np.bool_),
+            dep_start=np.array(self._dep_start, dtype=np.int64),
+            deps=np.array(self._deps, dtype=np.int32),
+        )

@@ -1,0 +1,63 @@
+"""What the replay engine asks of a transport, and what a transport tells of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a rank lives: its host, that host's address, and the namespace its sockets are made in (None = this one)."""
+
+    rank: int
+    host: str
+    ip: str
+    netns: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WireFlow:
+    """The 5-tuple that carries one pair's data, known before the first packet. `proto` is IANA's number."""
+
+    src_rank: int
+    dst_rank: int
+    src_ip: str
+    dst_ip: str
+    proto: int
+    src_port: int
+    dst_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransportCounters:
+    """Cumulative since the transport was opened: segments sent again, and segments sent."""
+
+    retransmits: int
+    segments: int
+
+
+class Stream(Protocol):
+    """One direction of a pair's data: non-blocking, ordered, reliable, with a descriptor that epoll can watch."""
+
+    def fileno(self) -> int: ...
+
+    def send(self, data: memoryview, /) -> int: ...
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+
+class Transport(Protocol):
+    """Open streams for every pair. Both mappings have one entry per pair; sending and receiving ends are apart."""
+
+    name: str
+    flows: Sequence[WireFlow]
+    senders: Mapping[Pair, Stream]
+    receivers: Mapping[Pair, Stream]
+
+    def counters(self) -> TransportCounters: ...
+
+    def settings(self) -> Mapping[str, str]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""One file per transport: it opens a stream for every pair of ranks that sends."""
