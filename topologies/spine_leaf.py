@@ -42,7 +42,8 @@ class SpineLeaf:
         return fabric.build()
 
     def closed_form(self) -> ClosedForm:
-        """Bisection: half of the leaves against the other half, so min(hosts, uplinks) of the smaller half."""
+        """Bisection: half of the leaves against the other half, so min(hosts, uplinks) of the smaller half. Paths: a spine,
+        one of its cables up and one down."""
         uplinks = self.spines * self.links_per_pair
         half = self.leaves // 2
         cut = half * min(self.hosts_per_leaf, uplinks) if self.leaves > 1 else self.hosts_per_leaf // 2
@@ -52,5 +53,5 @@ class SpineLeaf:
             links=self.leaves * self.hosts_per_leaf + self.leaves * uplinks,
             diameter=2 if self.leaves > 1 else 0,
             bisection_links=cut,
-            path_diversity=uplinks if self.leaves > 1 else 1,
+            path_diversity=self.spines * self.links_per_pair**2 if self.leaves > 1 else 1,
         )

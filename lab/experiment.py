@@ -1,0 +1,312 @@
+"""An experiment: every setting of a run, from a TOML file and the command line, checked and in one unit each.
+
+Rules of this file: a setting has one name everywhere (TOML key, override, option); what the file says beats the
+defaults, what the command line says beats the file; quantities are text with a unit; a value that cannot be meant is
+refused in one line that names it, where it stands and what is allowed.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.scale import Scale, parse_scale
+from topologies import TOPOLOGIES, Refused, unknown
+from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_FILE = Path(__file__).resolve().parent.parent / "experiments" / "default.toml"
+
+# IPv4's minimum (RFC 791) and what switches of AI fabrics are set to.
+MIN_MTU, MAX_MTU = 576, 9216
+ADDRESSING = ("l3", "l2")
+PLACEMENTS = ("contiguous", "strided", "random")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Hardware units throughout: the scale says what the machine emulates.
+
+    topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
+    own; algorithm: None = the collective's own; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host;
+    min_bytes to max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
+    """
+
+    topology: str = "spine-leaf"
+    link_rate_mbps: float | None = None
+    delay_us: float | None = None
+    jitter_us: float = 0.0
+    loss_percent: float = 0.0
+    mtu: int = 9000
+    addressing: str = "l3"
+    routing: str = "ecmp"
+    controller: str | None = None
+    collective: str = "all_reduce"
+    algorithm: str | None = None
+    transport: str = "tcp"
+    placement: str = "contiguous"
+    ranks: int | None = None
+    min_bytes: int = 2**28
+    max_bytes: int = 2**30
+    step_factor: int = 2
+    iterations: int = 3
+    warmup_iterations: int = 1
+    in_place: bool = False
+    scale: Scale | None = None
+    seed: int = 1
+    time_limit_s: float = 60.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the manifest; `scale` as it was asked for."""
+        return asdict(self) | {"scale": "auto" if self.scale is None else str(self.scale)}
+
+
+def requires_netem(experiment: Experiment) -> bool:
+    """Delay needs the kernel's netem, which small kernels lack; rates alone do not."""
+    return bool(experiment.delay_us)
+
+
+# -- one value: (where it stands, what was written) -> what is meant ------------------------------------------------
+
+
+def _whole(where: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise LabError(f"{where} = {value!r} must be a whole number")
+    try:
+        return int(value)
+    except ValueError:
+        raise LabError(f"{where} = {value!r} must be a whole number") from None
+
+
+def _at_least(least: int) -> Callable[[str, object], int]:
+    def parse(where: str, value: object) -> int:
+        number = _whole(where, value)
+        if number < least:
+            raise LabError(f"{where} = {number} is too small: use {least} or more")
+        return number
+
+    return parse
+
+
+def _mtu(where: str, value: object) -> int:
+    mtu = _whole(where, value)
+    if not MIN_MTU <= mtu <= MAX_MTU:
+        raise LabError(f"{where} = {mtu} is not possible: use {MIN_MTU} to {MAX_MTU}")
+    return mtu
+
+
+def _text(where: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise LabError(f'{where} = {value!r} must be text: write it like "name"')
+    return value
+
+
+def _choice(names: tuple[str, ...]) -> Callable[[str, object], str]:
+    def parse(where: str, value: object) -> str:
+        if value not in names:
+            raise LabError(f"{where} = {value!r}: choose from {', '.join(names)}")
+        return str(value)
+
+    return parse
+
+
+def _flag(where: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise LabError(f"{where} = {value!r} must be true or false")
+    return value
+
+
+def _quantity(parse: Callable[[str], float]) -> Callable[[str, object], float]:
+    """A quantity with a unit, read by topologies.units, whose refusals name the value and an example."""
+
+    def parse_at(where: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise LabError(f'{where} = {value!r} must be a number with a unit, as text: "..."')
+        try:
+            return parse(str(value))
+        except Refused as refusal:
+            raise LabError(f"{where}: {refusal}") from None
+
+    return parse_at
+
+
+def _size(where: str, value: object) -> int:
+    n_bytes = int(_quantity(parse_size_bytes)(where, value))
+    if n_bytes == 0:
+        raise LabError(f"{where} = {value!r}: a collective of 0 bytes sends nothing; use 4 or more")
+    return n_bytes
+
+
+def _seconds(where: str, value: object) -> float:
+    seconds = _quantity(parse_duration_us)(where, value) / 1e6
+    if seconds < 1:
+        raise LabError(f"{where} = {value!r} is too short for any run: use 1s or more")
+    return seconds
+
+
+def _percent(where: str, value: object) -> float:
+    try:
+        percent = float(str(value).strip().removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise LabError(f"{where} = {value!r} is not a share of packets: write it like 0.1%")
+    return percent
+
+
+def _scale(where: str, value: object) -> Scale | None:
+    try:
+        return parse_scale(str(value))
+    except Refused as refusal:
+        raise LabError(f"{where}: {refusal}") from None
+
+
+def controller_address(text: str) -> tuple[str, int]:
+    """'tcp:127.0.0.1:6653' -> ('127.0.0.1', 6653); IPv6 hosts stand in brackets, as in Open vSwitch."""
+    scheme, _, rest = text.partition(":")
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not host or not port.isdecimal():
+        raise LabError(f"controller {text!r} is not tcp:HOST:PORT: write it like tcp:127.0.0.1:6653")
+    if not 0 < int(port) < 2**16:
+        raise LabError(f"controller {text!r}: port {port} does not exist, use 1 to 65535")
+    return host.strip("[]"), int(port)
+
+
+def _controller(where: str, value: object) -> str:
+    text = _text(where, value)
+    controller_address(text)
+    return text
+
+
+# -- the settings ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """table and key: its place in the file; field: of Experiment; parse: (where, value) -> the field's value."""
+
+    table: str
+    key: str
+    parse: Callable[[str, object], object]
+    field: str
+
+    @property
+    def option(self) -> str:
+        """What the command line calls it."""
+        return _NCCL_OPTIONS.get(self.key, "--" + self.key.replace("_", "-"))
+
+
+_NCCL_OPTIONS = {
+    "min_bytes": "-b", "max_bytes": "-e", "step_factor": "-f", "iterations": "-n", "warmup_iterations": "-w",
+}  # fmt: skip
+
+
+def _setting(table: str, key: str, parse: Callable[[str, object], object], field: str | None = None) -> Setting:
+    return Setting(table, key, parse, field or key)
+
+
+# To add a setting: a field of Experiment and a line here.
+SETTINGS: dict[str, Setting] = {
+    s.key: s
+    for s in (
+        _setting("fabric", "topology", _text),
+        _setting("fabric", "link_rate", _quantity(parse_rate_mbps), "link_rate_mbps"),
+        _setting("fabric", "delay", _quantity(parse_duration_us), "delay_us"),
+        _setting("fabric", "jitter", _quantity(parse_duration_us), "jitter_us"),
+        _setting("fabric", "loss", _percent, "loss_percent"),
+        _setting("fabric", "mtu", _mtu),
+        _setting("routing", "routing", _text),
+        _setting("routing", "addressing", _choice(ADDRESSING)),
+        _setting("routing", "controller", _controller),
+        _setting("traffic", "collective", _text),
+        _setting("traffic", "algorithm", _text),
+        _setting("traffic", "transport", _text),
+        _setting("traffic", "placement", _choice(PLACEMENTS)),
+        _setting("traffic", "ranks", _at_least(1)),
+        _setting("traffic", "min_bytes", _size),
+        _setting("traffic", "max_bytes", _size),
+        _setting("traffic", "step_factor", _at_least(2)),
+        _setting("traffic", "iterations", _at_least(1)),
+        _setting("traffic", "warmup_iterations", _at_least(0)),
+        _setting("traffic", "in_place", _flag),
+        _setting("run", "scale", _scale),
+        _setting("run", "seed", _at_least(0)),
+        _setting("run", "time_limit", _seconds, "time_limit_s"),
+    )
+}
+TABLES = tuple(dict.fromkeys(s.table for s in SETTINGS.values()))
+assert {s.field for s in SETTINGS.values()} == {f.name for f in fields(Experiment)}
+
+
+def load(path: Path | str | None = None, overrides: Mapping[str, object] | None = None) -> Experiment:
+    """The experiment of a file (None = experiments/default.toml) with what the command line gave laid over it.
+
+    overrides: setting's key -> text or value; None = not given. Raises LabError, one line.
+    """
+    file = DEFAULT_FILE if path is None else Path(path)
+    values = from_document(_read(file), str(path or file.name))
+    for key, value in (overrides or {}).items():
+        if key not in SETTINGS:
+            raise LabError(unknown("setting", key, SETTINGS))
+        if value is not None:
+            setting = SETTINGS[key]
+            values[setting.field] = setting.parse(setting.option, value)
+    return Experiment(**values)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise LabError(f"experiment file {str(file)!r} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LabError(f"experiment file {str(file)!r} is not TOML: {error}") from None
+
+
+def from_document(document: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """A parsed TOML document -> the Experiment fields that it sets; `file` is its name in refusals."""
+    values: dict[str, Any] = {}
+    for table, content in document.items():
+        if table not in TABLES:
+            raise LabError(f"{file}: {unknown('table', table, TABLES)}")
+        if not isinstance(content, Mapping):
+            raise LabError(f"{file}: {table} = {content!r} must be a table: write [{table}] on a line of its own")
+        settings = {key: value for key, value in content.items() if _belongs(key, table)}
+        extra = {key: value for key, value in content.items() if key not in settings}
+        if table == "fabric":
+            settings |= _topology_spec(file, settings.get("topology"), extra)
+        elif extra:
+            raise LabError(f"{file}: {unknown(f'key in [{table}]', next(iter(extra)), _keys(table))}")
+        for key, value in settings.items():
+            values[SETTINGS[key].field] = SETTINGS[key].parse(f"{file}: [{table}] {key}", value)
+    return values
+
+
+def _belongs(key: str, table: str) -> bool:
+    return key in SETTINGS and SETTINGS[key].table == table
+
+
+def _keys(table: str) -> Iterable[str]:
+    return (s.key for s in SETTINGS.values() if s.table == table)
+
+
+def _topology_spec(file: str, name: object, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters that stand in [fabric] beside the topology, joined to its text form."""
+    if not parameters:
+        return {}
+    spec = Experiment.topology if name is None else _text(f"{file}: [fabric] topology", name)
+    cls = TOPOLOGIES.get(spec.partition(":")[0])
+    if cls is not None:
+        known = [f.name for f in fields(cls)]
+        for key in parameters:
+            if key not in known:
+                raise LabError(f"{file}: {unknown('key in [fabric]', key, [*known, *_keys('fabric')])}")
+    given = ",".join(f"{key}={value}" for key, value in parameters.items())
+    has_parameters = ":" in spec.partition(".py:")[2] if ".py:" in spec else ":" in spec
+    return {"topology": f"{spec}{',' if has_parameters else ':'}{given}"}

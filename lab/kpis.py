@@ -1,0 +1,180 @@
+"""Key figures, by the names and formulas of the IETF BMWG drafts on AI fabrics (draft-calabria-bmwg-ai-fabric-training-bench,
+work in progress) and of nccl-tests. Pure functions of numbers.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric, Port
+from topologies.tiers import tiers
+
+
+def jct_ratio(measured_s: float, roofline_s: float) -> float:
+    """Measured / roofline: <= 1.05 excellent, > 1.15 significant overhead (the draft's reference values)."""
+    return measured_s / roofline_s if roofline_s > 0 else math.nan
+
+
+def algbw_gbytes_s(size_bytes: float, time_s: float) -> float:
+    """S / t, GB = 1e9."""
+    return size_bytes / time_s / 1e9 if time_s > 0 else math.nan
+
+
+def mmr(loads: Sequence[float]) -> float:
+    """Max-mean ratio over parallel links: 1.0 is perfect balance. NaN without links or load."""
+    mean = fmean(loads) if loads else 0.0
+    return max(loads) / mean if mean > 0 else math.nan
+
+
+def jfi(loads: Sequence[float]) -> float:
+    """Jain's fairness index over parallel links, (sum x)^2 / (N sum x^2): 1/N .. 1. NaN without links or load."""
+    x = np.asarray(loads, dtype=float)
+    squares = float((x * x).sum())
+    return float(x.sum()) ** 2 / (len(x) * squares) if squares > 0 else math.nan
+
+
+def cv(values: Sequence[float]) -> float:
+    """Coefficient of variation: population standard deviation / mean, as nccl-tests' i_cv. NaN without values."""
+    mean = fmean(values) if values else 0.0
+    return pstdev(values) / mean if mean > 0 else math.nan
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Nearest rank, as nccl-tests' percentileIndex: the ceil(n p / 100)-th smallest. NaN without values."""
+    if not values:
+        return math.nan
+    n = len(values)
+    return sorted(values)[min(n - 1, max(0, (n * percent + 99) // 100 - 1))]
+
+
+@dataclass(frozen=True)
+class IterationStats:
+    """Over a row's iterations, in the unit of what was given."""
+
+    mean: float
+    min: float
+    max: float
+    p50: float
+    p95: float
+    p99: float
+    std: float
+    cv: float
+
+
+def iteration_stats(times: Sequence[float]) -> IterationStats:
+    """nccl-tests' computeIterStats; its p50 is the upper median. All NaN without times."""
+    if not times:
+        return IterationStats(*[math.nan] * 8)
+    p50 = sorted(times)[len(times) // 2]
+    return IterationStats(
+        mean=fmean(times), min=min(times), max=max(times), p50=p50, p95=percentile(times, 95), p99=percentile(times, 99),
+        std=pstdev(times), cv=cv(times),
+    )  # fmt: skip
+
+
+# -- balance over parallel links ------------------------------------------------------------------------------------
+
+
+def parallel_uplinks(fabric: Fabric) -> dict[str, tuple[Port, ...]]:
+    """The links among which each switch's routing chooses: its egress ports towards the next tier, where it has two or more.
+
+    A switch's tier is its distance from the nearest host; fabrics without tiers (a dragonfly) have no such groups.
+    """
+    tier = tiers(fabric)
+    groups: dict[str, tuple[Port, ...]] = {}
+    for switch in fabric.switches:
+        here = tier.get(switch.name, 0)
+        up = tuple(own for own, far, _ in fabric.neighbours(switch.name) if here and tier.get(far.node, 0) > here)
+        if len(up) > 1:
+            groups[switch.name] = up
+    return groups
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The worst group of parallel links: its switch, max-mean ratio and Jain index. NaN and '' where no group carried load."""
+
+    mmr: float
+    jfi: float
+    switch: str
+
+
+def balance(groups: Mapping[str, Iterable[Port]], load_by_intf: Mapping[str, float], at_least: float = 0.0) -> Balance:
+    """Over groups that carried more than `at_least` (bytes): below it, ACKs of other flows would be judged."""
+    worst = Balance(math.nan, math.nan, "")
+    for switch, ports in groups.items():
+        loads = [load_by_intf.get(port.intf, 0.0) for port in ports]
+        ratio = mmr(loads)
+        if sum(loads) > at_least and not ratio <= worst.mmr:
+            worst = Balance(ratio, jfi(loads), switch)
+    return worst
+
+
+# -- what chance alone does -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CollisionBand:
+    """Max-mean ratio of n equal flows hashed independently onto m equal paths: its mean, and the central 95 %."""
+
+    expected: float
+    low: float
+    high: float
+
+    def explains(self, ratio: float) -> bool:
+        """Whether a measured ratio is what chance gives: one flow on four links is no failure of the hash."""
+        return math.isnan(ratio) or self.low - 1e-9 <= ratio <= self.high + 1e-9
+
+
+def collision_band(flows: int, paths: int) -> CollisionBand:
+    """From the exact distribution of the largest of m multinomial counts.
+
+    P(max <= k) is the coefficient of x^n in (sum over j <= k of x^j e^-l l^j / j!)^m, l = n/m, divided by P(Poisson(n) = n):
+    m independent Poisson counts, given that they sum to n, are multinomial.
+    """
+    if flows < 1 or paths < 1:
+        return CollisionBand(math.nan, math.nan, math.nan)
+    mean = flows / paths
+    least = -(-flows // paths)
+    at_most: list[float] = []
+    while not at_most or at_most[-1] < 1 - 1e-9:
+        at_most.append(_p_max_at_most(least + len(at_most), flows, paths))
+    expected = least + sum(1 - p for p in at_most)
+    low, high = (least + int(np.searchsorted(at_most, p - 1e-12)) for p in (0.025, 0.975))
+    return CollisionBand(expected / mean, low / mean, high / mean)
+
+
+def _p_max_at_most(k: int, flows: int, paths: int) -> float:
+    lam = flows / paths
+    base = np.array([math.exp(j * math.log(lam) - lam - math.lgamma(j + 1)) for j in range(k + 1)])
+    total = _power(base, paths, flows + 1)
+    p_sum = math.exp(flows * math.log(flows) - flows - math.lgamma(flows + 1))
+    # Rounding may leave it a little below one for good.
+    return 1.0 if k >= flows else min(1.0, float(total[flows]) / p_sum)
+
+
+def _power(polynomial: NDArray[np.float64], exponent: int, terms: int) -> NDArray[np.float64]:
+    """polynomial^exponent by squaring, cut to `terms` coefficients."""
+    result = np.ones(1)
+    while exponent:
+        if exponent & 1:
+            result = np.convolve(result, polynomial)[:terms]
+        polynomial = np.convolve(polynomial, polynomial)[:terms]
+        exponent >>= 1
+    return result
+
+
+def flows_per_group(paths: Iterable[Sequence[Port]], groups: Mapping[str, Iterable[Port]]) -> dict[str, int]:
+    """switch -> flows that leave it through its parallel links, for `collision_band`."""
+    group_of = {port.intf: switch for switch, ports in groups.items() for port in ports}
+    count: dict[str, int] = defaultdict(int)
+    for path in paths:
+        for port in path:
+            if port.intf in group_of:
+                count[group_of[port.intf]] += 1
+    return dict(count)

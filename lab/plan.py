@@ -1,0 +1,215 @@
+"""From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+import controller
+import traffic
+from lab.errors import LabError
+from lab.experiment import Experiment
+from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
+from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
+from topologies import Fabric, Topology, topology, unknown
+from topologies.describe import Distances
+from topologies.units import format_size
+from traffic import Schedule
+from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
+from traffic.placement import place
+
+
+@dataclass(frozen=True)
+class Size:
+    """One row of the sweep. size_bytes: the hardware's, as nccl-tests prints it; emulated_bytes: count float32 elements."""
+
+    size_bytes: int
+    count: int
+
+    @property
+    def emulated_bytes(self) -> int:
+        return self.count * ELEMENT_BYTES
+
+
+@dataclass(frozen=True)
+class Plan:
+    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together."""
+
+    experiment: Experiment
+    topology: Topology
+    fabric: Fabric
+    hosts: tuple[str, ...]
+    schedule: Schedule
+    b_acc_mbps: float
+
+    @property
+    def ranks(self) -> int:
+        return len(self.hosts)
+
+    @property
+    def algorithm(self) -> str:
+        return self.schedule.algorithm
+
+    @property
+    def algo_factor(self) -> float:
+        """busbw / algbw of the collective, whatever the algorithm."""
+        return bus_factor(self.experiment.collective, self.ranks)
+
+    @property
+    def mss(self) -> int:
+        return mss_bytes(self.experiment.mtu)
+
+    @property
+    def needs_netem(self) -> bool:
+        """Some link has a delay, asked for or the topology's own."""
+        return any(link.delay_us > 0 for link in self.fabric.links)
+
+    @property
+    def nic_mbps(self) -> float:
+        """The fastest NIC of a rank."""
+        return float(_nic_mbps(self.fabric, self.hosts).max())
+
+    def sizes(self, scale: Scale) -> tuple[Size, ...]:
+        """The rows of the sweep. Refuses a smallest size of which nothing is left."""
+        e = self.experiment
+        rows = []
+        for size in sizes(e.min_bytes, e.max_bytes, e.step_factor):
+            row = Size(
+                buffer_elements(e.collective, size, self.ranks) * ELEMENT_BYTES,
+                buffer_elements(e.collective, scale.emulated_bytes(size), self.ranks),
+            )
+            if not row.count or not row.size_bytes:
+                raise LabError(self._too_small(size, scale))
+            rows.append(row)
+        return tuple(rows)
+
+    def _too_small(self, size: int, scale: Scale) -> str:
+        step = 1
+        while not buffer_elements(self.experiment.collective, step, self.ranks):
+            step *= 2
+        least = format_size(step * scale.size_scale)
+        scaled = f" at size_scale {scale.size_scale:g}" if scale.size_scale > 1 else ""
+        return (
+            f"-b {format_size(size)}{scaled} leaves {self.experiment.collective} over {self.ranks} ranks nothing to send: "
+            f"use -b {least} or more" + (", or a smaller --scale RATE:SIZE" if scaled else "")
+        )
+
+    def sends(self, count: int) -> Sends:
+        """The schedule with bytes, for the predictor. count: emulated elements."""
+        s = self.schedule
+        return Sends(
+            s.src.astype(np.int64), s.dst.astype(np.int64), s.elements(count) * ELEMENT_BYTES, s.dep_start, s.deps.astype(np.int64)
+        )  # fmt: skip
+
+    def frames_per_step(self, size: Size) -> float:
+        """Full frames in the smallest message of a step, as emulated."""
+        return frames_per_step(size.emulated_bytes * self._smallest_share, self.mss, Scale())
+
+    def smallest_unquantised(self, scale: Scale) -> str:
+        """The smallest size whose every message has enough frames, to write into a reason."""
+        return format_size(MIN_FRAMES_PER_STEP * self.mss * scale.size_scale / self._smallest_share)
+
+    @cached_property
+    def _smallest_share(self) -> float:
+        """Of the buffer, that one message carries."""
+        return float(self.schedule.n_chunks_sent.min()) / self.schedule.n_chunks
+
+    @cached_property
+    def load(self) -> Load:
+        """What the collective asks of the switches while every NIC runs at its rate."""
+        e = self.experiment
+        largest = e.max_bytes
+        sent = self.schedule.n_chunks_sent / self.schedule.n_chunks * largest
+        one_s = _duration_s(self.schedule, sent, _nic_mbps(self.fabric, self.hosts))
+        frame_hops = float((sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * _switches(self)).sum())
+        swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
+        iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
+        return Load(
+            frame_hops_per_s=frame_hops / one_s,
+            traffic_s=one_s * swept / largest * iterations,
+            step_bytes=e.min_bytes * self._smallest_share,
+            rate_mbps=self.nic_mbps,
+            mss=self.mss,
+        )
+
+
+def plan(experiment: Experiment) -> Plan:
+    """Refuses, as topologies.Refused, whatever cannot be run as asked."""
+    _check_experiment(experiment)
+    made = _topology(experiment)
+    fabric = _fabric(experiment, made)
+    controller.policy(experiment.routing)
+    if experiment.transport not in traffic.TRANSPORTS:
+        raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
+    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
+    if ranks < 2:
+        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
+    hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
+    schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks)
+    planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
+    scale = experiment.scale or Scale()
+    planned.sizes(scale)
+    if experiment.scale is not None:
+        scale.fabric(fabric)
+    _switches(planned)
+    return planned
+
+
+def fabric_of(experiment: Experiment) -> Fabric:
+    """The experiment's fabric, in hardware units."""
+    return _fabric(experiment, _topology(experiment))
+
+
+def _topology(experiment: Experiment) -> Topology:
+    return topology(experiment.topology)
+
+
+def _fabric(experiment: Experiment, made: Topology) -> Fabric:
+    return made.build().with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us)
+
+
+def _check_experiment(e: Experiment) -> None:
+    if e.max_bytes < e.min_bytes:
+        low, high = format_size(e.min_bytes), format_size(e.max_bytes)
+        raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
+    if e.loss_percent:
+        raise LabError(f"loss {e.loss_percent:g}% is not possible yet: no link drops at random; leave --loss out")
+    if e.jitter_us:
+        raise LabError(f"jitter {e.jitter_us:g}us is not possible yet: every delay is constant; leave --jitter out")
+
+
+def _b_acc_mbps(fabric: Fabric, hosts: Sequence[str]) -> float:
+    """The smallest rank's, since a collective ends with its slowest."""
+    return min(sum(link.rate_mbps for link in fabric.links_at(h) if link.kind != "scale-up") for h in hosts)
+
+
+def _nic_mbps(fabric: Fabric, hosts: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([fabric.link_of(fabric.scale_out_port(h).intf).rate_mbps for h in hosts])
+
+
+def _duration_s(schedule: Schedule, sent: NDArray[np.float64], nic_mbps: NDArray[np.float64]) -> float:
+    """With nothing slower than the NICs: level after level, each as long as its busiest NIC. sent: (sends,) bytes."""
+    byte_s = 8 / (nic_mbps * 1e6)
+    n, total = schedule.n_ranks, 0.0
+    for level in levels(schedule.dep_start, schedule.deps.astype(np.int64)):
+        out = np.bincount(schedule.src[level], sent[level], n)
+        into = np.bincount(schedule.dst[level], sent[level], n)
+        total += float((np.maximum(out, into) * byte_s).max())
+    return total
+
+
+def _switches(planned: Plan) -> NDArray[np.float64]:
+    """(sends,) switches on the shortest path of each send. Refuses a pair without one."""
+    s, fabric = planned.schedule, planned.fabric
+    distances = Distances(fabric)
+    crossed = distances.links_between(planned.hosts, s.src, s.dst) + 1
+    lost = np.flatnonzero(~np.isfinite(crossed))
+    if len(lost):
+        a, b = int(s.src[lost[0]]), int(s.dst[lost[0]])
+        raise LabError(
+            f"rank {a} on {planned.hosts[a]} cannot reach rank {b} on {planned.hosts[b]} over the network of "
+            f"{fabric.name}: use another --placement or --collective"
+        )
+    return crossed

@@ -1,0 +1,151 @@
+"""What a run records, as plain data: one row per collective, algorithm and size; one per iteration; counters over time.
+
+The field names are the column names, everywhere: in results.csv, in the report, in `--json`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Level = Literal["ok", "degraded", "invalid"]
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """The in-place half of nccl-tests' row, hardware units."""
+
+    time_s: float
+    algbw_gbytes_s: float
+    busbw_gbytes_s: float
+    wrong: int
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """One line of the result table. Times, sizes and bandwidths in hardware units (GB = 1e9), but where it says emulated.
+
+    A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
+    """
+
+    fabric: str
+    routing: str
+    collective: str
+    algorithm: str
+    transport: str
+    ranks: int
+    placement: str
+    rate_scale: float
+    size_scale: float
+    time_dilation: float
+    seed: int
+    size_bytes: int
+    emulated_bytes: int
+    iterations: int
+    time_s: float
+    emulated_s: float
+    time_p50_s: float
+    time_p95_s: float
+    time_p99_s: float
+    cv: float
+    algbw_gbytes_s: float
+    busbw_gbytes_s: float
+    wrong: int
+    roofline_s: float
+    jct_ratio: float
+    predicted_s: float
+    bottleneck: str
+    mmr: float
+    jfi: float
+    dropped_fabric: int
+    dropped_host: int
+    retransmits: int
+    verdict: Level
+    reason: str
+    in_place: InPlace | None = field(default=None, metadata={"column": False})
+
+    def columns(self) -> dict[str, Any]:
+        """Column name -> value, in the table's order."""
+        return {name: getattr(self, name) for name in ROW_COLUMNS}
+
+
+ROW_COLUMNS = tuple(f.name for f in fields(RowResult) if f.metadata.get("column", True))
+
+
+@dataclass(frozen=True)
+class IterationRecord:
+    """One timed iteration. started_s: emulated seconds since the run's start; emulated_s and time_s: its duration;
+    slowest_rank: the rank that completed last."""
+
+    collective: str
+    algorithm: str
+    size_bytes: int
+    in_place: bool
+    iteration: int
+    started_s: float
+    emulated_s: float
+    time_s: float
+    slowest_rank: int
+    wrong: int
+
+
+ITERATION_COLUMNS = tuple(f.name for f in fields(IterationRecord))
+
+
+@dataclass(frozen=True)
+class LinkSamples:
+    """Counters of every egress interface over time.
+
+    at_s: (samples,) emulated seconds since the run's start; intfs: (interfaces,); links: their directions, as
+    'leaf1->spine2'; bytes_sent: (samples, interfaces), cumulative.
+    """
+
+    at_s: NDArray[np.float64]
+    intfs: tuple[str, ...]
+    links: tuple[str, ...]
+    bytes_sent: NDArray[np.int64]
+
+
+LINK_COLUMNS = ("at_s", "intf", "link", "bytes_sent")
+
+
+@dataclass(frozen=True)
+class LinkTotal:
+    """What one direction of a link carried during one row's timed iterations, beside what the plan said.
+
+    utilisation: of its shaped rate, over the time of the iterations.
+    """
+
+    size_bytes: int
+    intf: str
+    link: str
+    bytes_sent: int
+    planned_bytes: float
+    dropped: int
+    utilisation: float
+
+
+@dataclass
+class RunRecord:
+    """Everything that goes into a results folder; rows are added as they come, so that an interrupted run keeps them.
+
+    experiment, fabric (what `describe` gives, with 'graph'), scale, machine: plain data for the manifest.
+    hosts: rank -> host name; notes: sentences for the reader, e.g. on collisions.
+    """
+
+    experiment: Mapping[str, Any]
+    fabric: Mapping[str, Any]
+    scale: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    hosts: tuple[str, ...]
+    command: tuple[str, ...] = ()
+    started: str = ""
+    ended: str = ""
+    complete: bool = False
+    rows: list[RowResult] = field(default_factory=list)
+    iterations: list[IterationRecord] = field(default_factory=list)
+    links: list[LinkSamples] = field(default_factory=list)
+    link_totals: list[LinkTotal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

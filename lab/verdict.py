@@ -1,0 +1,231 @@
+"""Whether a row may be believed: evidence in, verdict and reasons out.
+
+    invalid    the emulator was in the way, or the result is wrong: no network result
+    degraded   the number is right, but the conditions were not the asked ones
+    ok         every check holds
+
+Each threshold has a name and its reason. A check that could not be made (None) says nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lab.kpis import CollisionBand
+from lab.rows import Level
+from lab.scale import MIN_FRAMES_PER_STEP
+
+# The one thread that moves every frame: at 95 % of a core frames wait for it, not for their link.
+MAX_SWITCH_SHARE = 0.95
+# Of all cores. Mininet-HiFi reproduced hardware with 35 % idle in every second; below 5 % nothing is left for bursts.
+MIN_IDLE_SHARE = 0.05
+# Runnable, but not running: time that every frame in the switch waited beyond its link.
+MAX_SWITCH_WAIT_SHARE = 0.05
+MAX_SWITCH_WAIT_SHARE_INVALID = 0.25
+# Sampling at 0.1 s cannot tell a shorter standstill from a round trip. A TCP retransmission timeout is 0.2 s at least.
+MAX_STALL_S = 0.5
+# Cores that other processes used.
+MAX_OTHER_CORES = 0.5
+MAX_STEAL_SHARE = 0.02
+# Against the frame time: a sender this late has left its link idle for frames on end.
+MAX_LATENESS_FRAMES = 8.0
+# Measured / predicted: what the model knows (headers, shared links, latency) is in; a quarter more has another cause.
+MAX_UNEXPLAINED_RATIO = 1.25
+# Faster than the links allow means that a link was not shaped or that bytes were not sent.
+MIN_PREDICTED_RATIO = 0.90
+# Counted against planned bytes of a link: acknowledgements and retransmissions are within it (kpis: within 1 % planned).
+MAX_COUNT_ERROR = 0.05
+# Below this a link's count is handshakes and acknowledgements.
+MIN_COUNTED_BYTES = 100_000.0
+# Segments sent again, of all sent: TCP probing a full queue stays below it.
+MAX_RETRANSMIT_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known about one row. Shares are 0..1; None = was not or could not be observed.
+
+    audit: findings of the shaping audit, e.g. 'leaf1-eth2: no htb'; wrong: wrong elements; cores as a count;
+    stall_s: longest time in which no link moved a byte while sends were outstanding; datapath_stopped_s: the switch
+    process was stopped; sender_lateness_frames: p99 of how late sends left, in frame times; drops per interface, dropped_host
+    outside the fabric (hosts' receive queues), datapath_drops in Open vSwitch; segments: data frames that the plan sends;
+    planned_bytes, counted_bytes: by interface; links: interface -> direction text.
+    """
+
+    iterations_done: int
+    iterations_asked: int
+    wrong: int = 0
+    audit: tuple[str, ...] = ()
+    idle_share: float | None = None
+    switch_share: float | None = None
+    switch_wait_share: float | None = None
+    other_cores: float | None = None
+    steal_share: float | None = None
+    sender_lateness_frames: float | None = None
+    stall_s: float | None = None
+    datapath_stopped_s: float = 0.0
+    retransmits: int = 0
+    segments: float | None = None
+    dropped_fabric: Mapping[str, int] = field(default_factory=dict)
+    dropped_host: Mapping[str, int] = field(default_factory=dict)
+    datapath_drops: int = 0
+    frames_per_step: float | None = None
+    measured_to_predicted: float | None = None
+    planned_bytes: Mapping[str, float] = field(default_factory=dict)
+    counted_bytes: Mapping[str, int] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    unverified_paths: tuple[str, ...] = ()
+    smallest_unquantised: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    level: Level
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The reasons as the table's one column."""
+        return "; ".join(self.reasons)
+
+
+def judge(e: Evidence) -> Verdict:
+    """The worst level that any check found, with all reasons, the grave ones first."""
+    invalid = tuple(reason for check in _INVALID for reason in check(e))
+    degraded = tuple(reason for check in _DEGRADED for reason in check(e))
+    level: Level = "invalid" if invalid else "degraded" if degraded else "ok"
+    return Verdict(level, (*invalid, *degraded))
+
+
+# -- invalid --------------------------------------------------------------------------------------------------------
+
+
+def _nothing_done(e: Evidence) -> Iterator[str]:
+    if e.iterations_done == 0:
+        yield f"none of {e.iterations_asked} iterations completed"
+
+
+def _wrong(e: Evidence) -> Iterator[str]:
+    if e.wrong:
+        yield f"wrong result: {e.wrong} elements differ from what the collective must give"
+
+
+def _unshaped(e: Evidence) -> Iterator[str]:
+    if e.audit:
+        yield f"links were not shaped as asked: {_some(e.audit)}"
+
+
+def _cpu_limited(e: Evidence) -> Iterator[str]:
+    if e.switch_share is not None and e.switch_share >= MAX_SWITCH_SHARE:
+        yield f"CPU-limited: the switch thread used {e.switch_share:.0%} of its core"
+    if e.idle_share is not None and e.idle_share < MIN_IDLE_SHARE:
+        yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least"
+    if e.switch_wait_share is not None and e.switch_wait_share > MAX_SWITCH_WAIT_SHARE_INVALID:
+        yield f"CPU-limited: the switch thread waited for a core {e.switch_wait_share:.0%} of the time"
+
+
+def _stood_still(e: Evidence) -> Iterator[str]:
+    if e.datapath_stopped_s > 0:
+        yield f"the switch process was stopped for {e.datapath_stopped_s:.1f} s"
+    if e.stall_s is not None and e.stall_s > MAX_STALL_S:
+        yield f"the fabric stood still for {e.stall_s:.1f} s while sends were outstanding"
+
+
+def _lost_outside(e: Evidence) -> Iterator[str]:
+    lost = {name: n for name, n in e.dropped_host.items() if n}
+    if lost:
+        yield f"{sum(lost.values())} frames lost outside the fabric: {_some(f'{n} at {name}' for name, n in lost.items())}"
+    if e.datapath_drops:
+        yield f"{e.datapath_drops} frames lost inside Open vSwitch"
+
+
+def _miscounted(e: Evidence) -> Iterator[str]:
+    if e.iterations_done < e.iterations_asked:
+        return
+    off = {
+        name: e.counted_bytes.get(name, 0) / planned - 1
+        for name, planned in e.planned_bytes.items()
+        if planned >= MIN_COUNTED_BYTES
+    }
+    worst = max(off, key=lambda name: abs(off[name]), default=None)
+    if worst is not None and abs(off[worst]) > MAX_COUNT_ERROR:
+        yield (
+            f"{e.links.get(worst, worst)} ({worst}) carried {e.counted_bytes.get(worst, 0):,} bytes where the schedule "
+            f"sends {e.planned_bytes[worst]:,.0f} ({off[worst]:+.1%})"
+        )
+
+
+def _too_fast(e: Evidence) -> Iterator[str]:
+    ratio = e.measured_to_predicted
+    if ratio is not None and ratio < MIN_PREDICTED_RATIO:
+        yield f"faster than its links allow: {ratio:.2f} of the predicted time"
+
+
+# -- degraded -------------------------------------------------------------------------------------------------------
+
+
+def _interrupted(e: Evidence) -> Iterator[str]:
+    if 0 < e.iterations_done < e.iterations_asked:
+        yield f"interrupted: {e.iterations_done} of {e.iterations_asked} iterations"
+
+
+def _quantised(e: Evidence) -> Iterator[str]:
+    if e.frames_per_step is not None and e.frames_per_step < MIN_FRAMES_PER_STEP:
+        remedy = f": use {e.smallest_unquantised} or more, or a smaller size_scale" if e.smallest_unquantised else ""
+        yield f"quantised: {e.frames_per_step:.3g} full frames in a step's message, {MIN_FRAMES_PER_STEP} are needed{remedy}"
+
+
+def _disturbed(e: Evidence) -> Iterator[str]:
+    if e.other_cores is not None and e.other_cores > MAX_OTHER_CORES:
+        yield f"other processes used {e.other_cores:.1f} cores"
+    if e.steal_share is not None and e.steal_share > MAX_STEAL_SHARE:
+        yield f"the hypervisor took {e.steal_share:.0%} of the CPU"
+    wait = e.switch_wait_share
+    if wait is not None and MAX_SWITCH_WAIT_SHARE < wait <= MAX_SWITCH_WAIT_SHARE_INVALID:
+        yield f"the switch thread waited for a core {wait:.0%} of the time"
+
+
+def _late(e: Evidence) -> Iterator[str]:
+    late = e.sender_lateness_frames
+    if late is not None and late > MAX_LATENESS_FRAMES:
+        yield f"senders were late by {late:.0f} frame times (p99), {MAX_LATENESS_FRAMES:.0f} are tolerated"
+
+
+def _unexplained(e: Evidence) -> Iterator[str]:
+    ratio = e.measured_to_predicted
+    if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO:
+        yield f"{ratio:.2f} times the predicted time, unexplained"
+
+
+def _resent(e: Evidence) -> Iterator[str]:
+    if e.segments and e.retransmits > MAX_RETRANSMIT_SHARE * e.segments:
+        yield f"{e.retransmits} segments sent again, {e.retransmits / e.segments:.1%} of all"
+
+
+def _other_paths(e: Evidence) -> Iterator[str]:
+    if e.unverified_paths:
+        yield f"flows took other paths than computed: {_some(e.unverified_paths)}"
+
+
+_Check = Callable[[Evidence], Iterator[str]]
+_INVALID: tuple[_Check, ...] = (
+    _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
+)  # fmt: skip
+_DEGRADED: tuple[_Check, ...] = (
+    _interrupted, _quantised, _disturbed, _late, _unexplained, _resent, _other_paths,
+)  # fmt: skip
+
+
+def _some(items: Iterable[str], most: int = 3) -> str:
+    """The first few, and how many more."""
+    listed = list(items)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def collision_note(switch: str, mmr: float, band: CollisionBand, flows: int, paths: int) -> str:
+    """What to print beside a balance: never a failure by itself, since few flows are always uneven."""
+    verb = "as chance gives" if band.explains(mmr) else "outside what chance gives"
+    return (
+        f"{switch}: {flows} flows on {paths} links, MMR {mmr:.2f}, {verb} "
+        f"(expected {band.expected:.2f}, 95 % in {band.low:.2f} to {band.high:.2f})"
+    )

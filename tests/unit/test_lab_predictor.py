@@ -1,0 +1,130 @@
+"""The model against closed forms; nothing here was fitted to a measurement."""
+
+import time
+
+import numpy as np
+import pytest
+
+from lab.predictor import Latency, Sends, levels, mss_bytes, predict, roofline_s
+from topologies import Fabric, Port, topology
+
+NO_LATENCY = Latency(per_hop_s=0.0, end_s=0.0)
+
+
+def ring(n: int, n_bytes: int) -> Sends:
+    """All-reduce over a ring: 2(n-1) steps, send t of rank r depends on what r received at t - 1."""
+    steps = 2 * (n - 1)
+    rank = np.tile(np.arange(n), steps)
+    step = np.repeat(np.arange(steps), n)
+    has_dep = step > 0
+    deps = ((step - 1) * n + (rank - 1) % n)[has_dep]
+    start = np.concatenate(([0], np.cumsum(has_dep))).astype(np.int64)
+    return Sends(rank, (rank + 1) % n, np.full(n * steps, n_bytes), start, deps)
+
+
+def shortest(fabric: Fabric, n: int) -> dict[tuple[int, int], list[Port]]:
+    """Ring neighbours' paths over the first spine, both ways."""
+    hosts = [h.name for h in fabric.hosts][:n]
+    paths: dict[tuple[int, int], list[Port]] = {}
+    for a in range(n):
+        for b in ((a + 1) % n, (a - 1) % n):
+            at, path = hosts[a], [fabric.scale_out_port(hosts[a])]
+            leaf, to = fabric.switch_of(at), fabric.switch_of(hosts[b])
+            for near, far in ([(leaf, "spine1"), ("spine1", to)] if leaf != to else []) + [(to, hosts[b])]:
+                path.append(next(own for own, other, _ in fabric.neighbours(near) if other.node == far))
+            paths[a, b] = path
+    return paths
+
+
+def emulated(mbps: float, spec: str = "spine-leaf") -> Fabric:
+    return topology(spec).build().with_links(rate_mbps=mbps)
+
+
+def test_roofline_is_the_drafts_formula() -> None:
+    """1 GiB over 16 accelerators of 400 Gbit/s: 8 x 2^30 x 1.875 / 4e11 s."""
+    assert roofline_s(2**30, 2 * 15 / 16, 400_000) == pytest.approx(0.04026531840)
+
+
+def test_levels_of_a_ring_are_its_steps() -> None:
+    sends = ring(5, 10)
+    assert [sorted(x) for x in levels(sends.dep_start, sends.deps)] == [list(range(t * 5, t * 5 + 5)) for t in range(8)]
+
+
+def test_a_cycle_is_not_a_schedule() -> None:
+    with pytest.raises(ValueError, match="cycle"):
+        levels(np.array([0, 1, 2]), np.array([1, 0]))
+
+
+def test_ring_without_latency_is_headers_over_roofline() -> None:
+    """Every edge carries 2(n-1) messages: frames of MSS + 66 bytes, an acknowledgement of 66 for every second frame."""
+    n, frames, mss = 16, 40, mss_bytes(9000)
+    fabric = emulated(50)
+    result = predict(fabric, ring(n, frames * mss), shortest(fabric, n), 9000, latency=NO_LATENCY)
+    step_s = (frames * (mss + 66) + frames / 2 * 66) * 8 / 50e6
+    # The first burst of a frame and the last frame's own time: once, not per step.
+    assert result.seconds == pytest.approx(30 * step_s, rel=2e-3)
+    assert result.bytes_by_intf["h1-eth0"] == 30 * (frames * (mss + 66) + frames // 2 * 66)
+    assert result.bottleneck == "h1->leaf1"
+
+
+def test_latency_longer_than_the_burst_is_paid_at_every_step() -> None:
+    n, mss = 4, mss_bytes(9000)
+    fabric = emulated(50, "spine-leaf:spines=1,leaves=1")
+    hosts = [h.name for h in fabric.hosts]
+    paths = {
+        (a, b): [fabric.scale_out_port(hosts[a]), fabric.peer(fabric.scale_out_port(hosts[b]))]
+        for a in range(n) for b in range(n) if a != b
+    }  # fmt: skip
+    slow, fast = (
+        predict(fabric, ring(n, 40 * mss), paths, 9000, latency=Latency(per_hop_s=x, end_s=0.0)).seconds
+        for x in (20e-3, 10e-3)
+    )
+    assert slow - fast == pytest.approx(6 * 2 * 10e-3)
+
+
+def test_a_slow_link_slows_the_whole_ring() -> None:
+    """Every chunk crosses every edge: a link at half the rate doubles the bandwidth term."""
+    from dataclasses import replace
+
+    n, mss = 16, mss_bytes(9000)
+    fabric = emulated(50)
+    paths = shortest(fabric, n)
+    slow = replace(fabric, links=(replace(fabric.links[5], rate_mbps=25.0), *(x for x in fabric.links if x.index != 5)))
+    fast_s, slow_s = (predict(f, ring(n, 40 * mss), paths, 9000, latency=NO_LATENCY) for f in (fabric, slow))
+    assert slow_s.seconds / fast_s.seconds == pytest.approx(2.0, rel=0.01)
+    assert slow_s.bottleneck in ("h6->leaf2", "leaf2->h6")
+
+
+def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
+    fabric = emulated(50)
+    paths = shortest(fabric, 16)
+    via = {k: paths[k] for k in paths}
+    up, down = paths[3, 4][1:3]
+    via[2, 6] = [fabric.scale_out_port("h3"), up, down, fabric.peer(fabric.scale_out_port("h7"))]
+    mss = mss_bytes(9000)
+
+    def pair(pairs: list[tuple[int, int]]) -> Sends:
+        src, dst = (np.array(x) for x in zip(*pairs, strict=True))
+        return Sends(
+            src, dst, np.full(len(pairs), 1000 * mss), np.zeros(len(pairs) + 1, dtype=np.int64), np.zeros(0, np.int64)
+        )
+
+    alone = predict(fabric, pair([(3, 4)]), via, 9000, latency=NO_LATENCY)
+    both = predict(fabric, pair([(3, 4), (2, 6)]), via, 9000, latency=NO_LATENCY)
+    assert both.seconds / alone.seconds == pytest.approx(2.0, rel=0.01)
+    assert both.bottleneck == "leaf1->spine1"
+
+
+def test_nothing_to_send_takes_no_time() -> None:
+    empty = np.zeros(0, dtype=np.int64)
+    result = predict(emulated(50), Sends(empty, empty, empty, np.zeros(1, np.int64), empty), {}, 9000)
+    assert (result.seconds, result.bottleneck) == (0.0, "")
+
+
+def test_512_ranks_in_seconds() -> None:
+    fabric = emulated(50, "spine-leaf:spines=8,leaves=32,hosts_per_leaf=16")
+    sends, paths = ring(512, 100_000), shortest(fabric, 512)
+    started = time.monotonic()
+    result = predict(fabric, sends, paths, 9000)
+    assert time.monotonic() - started < 5
+    assert len(sends) == 523_264 and result.seconds > 0

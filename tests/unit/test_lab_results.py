@@ -1,0 +1,138 @@
+"""A results folder: exact columns, no row is no accident, never half a file."""
+
+import csv
+import json
+import os
+from dataclasses import replace
+from datetime import datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from lab import results
+from lab.errors import LabError
+from lab.rows import IterationRecord, LinkSamples, LinkTotal
+from tests.unit.lab_samples import record, row
+
+COLUMNS = (
+    "fabric, routing, collective, algorithm, transport, ranks, placement, rate_scale, size_scale, time_dilation, seed, size_bytes, "
+    "emulated_bytes, iterations, time_s, emulated_s, time_p50_s, time_p95_s, time_p99_s, cv, algbw_gbytes_s, busbw_gbytes_s, wrong, "
+    "roofline_s, jct_ratio, predicted_s, bottleneck, mmr, jfi, dropped_fabric, dropped_host, retransmits, verdict, reason"
+).split(", ")
+FILES = {
+    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
+}  # fmt: skip
+NOW = datetime(2026, 1, 5, 10, 11, 12)
+
+
+def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
+    iterations = [IterationRecord("all_reduce", "ring", 2**30, False, i, 1.0, 5.1, 0.041, 3, 0) for i in range(3)]
+    links = LinkSamples(
+        np.array([0.0, 0.1]), ("h1-eth0", "leaf1-eth1"), ("h1->leaf1", "leaf1->h1"), np.array([[0, 0], [7, 9]])
+    )
+    results.write(
+        tmp_path, record(row(), row(mmr=float("nan"), verdict="degraded"), iterations=iterations, links=[links])
+    )
+    assert {f.name for f in tmp_path.iterdir()} == FILES
+    lines = list(csv.reader((tmp_path / "results.csv").open()))
+    assert lines[0] == COLUMNS and len(lines) == 3
+    assert lines[2][COLUMNS.index("mmr")] == ""
+    table = pq.read_table(tmp_path / "results.parquet")
+    assert table.column_names == COLUMNS and table.num_rows == 2
+    assert pq.read_table(tmp_path / "iterations.parquet").num_rows == 3
+    assert pq.read_table(tmp_path / "links.parquet").to_pylist()[2:] == [
+        {"at_s": 0.1, "intf": "h1-eth0", "link": "h1->leaf1", "bytes_sent": 7},
+        {"at_s": 0.1, "intf": "leaf1-eth1", "link": "leaf1->h1", "bytes_sent": 9},
+    ]
+
+
+def test_a_run_without_rows_still_writes_readable_files(tmp_path: Path) -> None:
+    results.write(tmp_path, record())
+    assert (tmp_path / "results.csv").read_text() == ",".join(COLUMNS) + "\n"
+    for name in ("results", "iterations", "links"):
+        assert pq.read_table(tmp_path / f"{name}.parquet").num_rows == 0
+    assert pq.read_table(tmp_path / "results.parquet").schema.field("time_s").type == "double"
+    assert json.loads((tmp_path / "manifest.json").read_text())["complete"] is False
+    assert "No row was measured" in (tmp_path / "report.html").read_text()
+
+
+def test_the_manifest_can_rebuild_the_fabric(tmp_path: Path) -> None:
+    from topologies import Fabric, topology
+
+    results.write(tmp_path, record(row(), complete=True))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["complete"] is True and manifest["rows"] == 1
+    assert Fabric.from_dict(manifest["fabric"]) == topology("spine-leaf").build()
+
+
+def test_folders_are_never_reused(tmp_path: Path) -> None:
+    names = [results.new_folder(tmp_path / "results", "./my fabric", "all_reduce", NOW).name for _ in range(3)]
+    assert names == [f"20260105-101112-._my_fabric-all_reduce{n}" for n in ("", "-2", "-3")]
+
+
+def test_an_unwritable_place_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        LabError, match=r"^results cannot be written to '.*/file/results': Not a directory: use --out DIR$"
+    ):
+        results.new_folder(tmp_path / "file" / "results", "x", "y", NOW)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_files_belong_to_the_user_who_called_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_UID", "1234")
+    monkeypatch.setenv("SUDO_GID", "1235")
+    folder = results.new_folder(tmp_path / "results", "x", "y", NOW)
+    results.write(folder, record(row()))
+    owned = [folder.parent, folder, *folder.iterdir()]
+    assert {(f.stat().st_uid, f.stat().st_gid) for f in owned} == {(1234, 1235)}
+    assert tmp_path.stat().st_uid != 1234
+
+
+class _Links(HTMLParser):
+    """Collects what a browser would load, and checks that every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [v or "" for k, v in attrs if k in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_report_is_whole_and_opens_offline(tmp_path: Path) -> None:
+    totals = [
+        LinkTotal(2**30, "leaf1-eth5", "leaf1->spine1", 900, 1000.0, 0, 0.9),
+        LinkTotal(2**30, "h1-eth0", "h1->leaf1", 5, 5.0, 0, 0.1),
+    ]
+    bad = row(verdict="invalid", reason="<b>CPU-limited</b>; x")
+    rows = (row(size_bytes=2**28), replace(bad, in_place=None))
+    text = results.report.html(record(*rows, link_totals=totals, notes=["leaf1: 1 flow"]))
+    parser = _Links()
+    parser.feed(text)
+    assert parser.loaded == [] and parser.open == []
+    assert "&lt;b&gt;CPU-limited" in text and "did not complete" in text
+    assert "leaf1-&gt;spine1" in text and "90.0%" in text and "leaf1: 1 flow" in text
+
+
+def test_the_report_of_512_hosts_stays_small() -> None:
+    from topologies import topology
+    from topologies.describe import describe
+
+    fabric = topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build()
+    totals = [
+        LinkTotal(2**30, p.intf, fabric.direction(p), 5, 5.0, 0, 0.1) for link in fabric.links for p in link.ports
+    ]
+    assert len(results.report.html(record(row(), fabric=describe(fabric), link_totals=totals))) < 500_000

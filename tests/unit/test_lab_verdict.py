@@ -1,0 +1,85 @@
+"""Evidence to verdict: each condition alone, with the text that a user reads."""
+
+from typing import Any
+
+import pytest
+
+from lab.kpis import collision_band
+from lab.verdict import Evidence, collision_note, judge
+
+FINE: dict[str, Any] = {
+    "iterations_done": 3, "iterations_asked": 3, "idle_share": 0.4, "switch_share": 0.5, "switch_wait_share": 0.01,
+    "other_cores": 0.1, "steal_share": 0.0, "sender_lateness_frames": 1.0, "stall_s": 0.1, "segments": 10_000.0, "retransmits": 3,
+    "frames_per_step": 36.0, "measured_to_predicted": 1.02, "planned_bytes": {"h1-eth0": 1e6}, "counted_bytes": {"h1-eth0": 1_004_000},
+    "dropped_host": {"h1-eth0": 0},
+}  # fmt: skip
+
+
+def test_all_checks_hold() -> None:
+    verdict = judge(Evidence(**FINE))
+    assert (verdict.level, verdict.reason) == ("ok", "")
+
+
+def test_what_was_not_observed_says_nothing() -> None:
+    assert judge(Evidence(iterations_done=1, iterations_asked=1)).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("level", "change", "reason"),
+    [
+        ("invalid", {"iterations_done": 0}, "none of 3 iterations completed"),
+        ("invalid", {"wrong": 12}, "wrong result: 12 elements differ from what the collective must give"),
+        (
+            "invalid",
+            {"audit": ("leaf1-eth2: no htb", "a", "b", "c")},
+            "links were not shaped as asked: leaf1-eth2: no htb, a, b and 1 more",
+        ),
+        ("invalid", {"switch_share": 0.99}, "CPU-limited: the switch thread used 99% of its core"),
+        ("invalid", {"idle_share": 0.012}, "CPU-limited: the machine was 1.2% idle, 5% is the least"),
+        ("invalid", {"switch_wait_share": 0.4}, "CPU-limited: the switch thread waited for a core 40% of the time"),
+        ("invalid", {"datapath_stopped_s": 1.4}, "the switch process was stopped for 1.4 s"),
+        ("invalid", {"stall_s": 2.0}, "the fabric stood still for 2.0 s while sends were outstanding"),
+        ("invalid", {"dropped_host": {"h3-eth0": 7, "h4-eth0": 0}}, "7 frames lost outside the fabric: 7 at h3-eth0"),
+        ("invalid", {"datapath_drops": 5}, "5 frames lost inside Open vSwitch"),
+        (
+            "invalid",
+            {"counted_bytes": {"h1-eth0": 500_000}, "links": {"h1-eth0": "h1->leaf1"}},
+            "h1->leaf1 (h1-eth0) carried 500,000 bytes where the schedule sends 1,000,000 (-50.0%)",
+        ),
+        ("invalid", {"measured_to_predicted": 0.5}, "faster than its links allow: 0.50 of the predicted time"),
+        ("degraded", {"iterations_done": 2}, "interrupted: 2 of 3 iterations"),
+        (
+            "degraded",
+            {"frames_per_step": 7.33, "smallest_unquantised": "4.1MiB"},
+            "quantised: 7.33 full frames in a step's message, 30 are needed: use 4.1MiB or more, or a smaller size_scale",
+        ),
+        ("degraded", {"other_cores": 0.9}, "other processes used 0.9 cores"),
+        ("degraded", {"steal_share": 0.1}, "the hypervisor took 10% of the CPU"),
+        ("degraded", {"switch_wait_share": 0.1}, "the switch thread waited for a core 10% of the time"),
+        ("degraded", {"sender_lateness_frames": 20.0}, "senders were late by 20 frame times (p99), 8 are tolerated"),
+        ("degraded", {"measured_to_predicted": 1.61}, "1.61 times the predicted time, unexplained"),
+        ("degraded", {"retransmits": 500}, "500 segments sent again, 5.0% of all"),
+        ("degraded", {"unverified_paths": ("h1->h5",)}, "flows took other paths than computed: h1->h5"),
+    ],
+)
+def test_each_condition(level: str, change: dict[str, Any], reason: str) -> None:
+    verdict = judge(Evidence(**(FINE | change)))
+    assert (verdict.level, verdict.reason) == (level, reason)
+
+
+def test_grave_reasons_come_first_and_decide() -> None:
+    verdict = judge(Evidence(**(FINE | {"wrong": 1, "other_cores": 1.5})))
+    assert verdict.level == "invalid"
+    assert [r.split(":")[0] for r in verdict.reasons] == ["wrong result", "other processes used 1.5 cores"]
+
+
+def test_an_interrupted_row_is_not_blamed_for_bytes_it_did_not_send() -> None:
+    verdict = judge(Evidence(**(FINE | {"iterations_done": 1, "counted_bytes": {"h1-eth0": 300_000}})))
+    assert verdict.level == "degraded"
+
+
+def test_uneven_few_flows_are_explained_not_blamed() -> None:
+    assert collision_note("leaf1", 4.0, collision_band(1, 4), 1, 4) == (
+        "leaf1: 1 flows on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
+    )
+    assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)

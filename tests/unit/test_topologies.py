@@ -1,0 +1,162 @@
+"""Every registered topology passes the conformance checks by itself, and its bisection is a cut that max-flow confirms."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from topologies import TOPOLOGIES, Fabric, topology
+from topologies.builder import FabricBuilder
+from topologies.conformance import check_topology
+from topologies.describe import Distances, describe, describe_text, host_rate_mbps
+from topologies.drawing import colour, svg
+from topologies.topology import ClosedForm
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_default_of_every_registered_topology_conforms(name: str) -> None:
+    assert check_topology(TOPOLOGIES[name]()) == []
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_every_registered_topology_can_be_described_and_drawn(name: str) -> None:
+    t = TOPOLOGIES[name]()
+    fabric = t.build()
+    assert describe_text(describe(fabric, t)).startswith(f"{name}: ")
+    assert svg(fabric, {fabric.links[0].a.intf: 0.5}).count("<line") >= len(fabric.hosts) / 2
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_no_even_split_of_hosts_by_order_is_below_the_stated_bisection(name: str) -> None:
+    """Max-flow between the two halves of the hosts in their order is one even split, so never below the worst."""
+    t = TOPOLOGIES[name]()
+    fabric = t.build()
+    if not Distances(fabric).connected:
+        pytest.skip("its rails meet inside the servers: the network alone has no cut between them")
+    names = [h.name for h in fabric.hosts]
+    flow = _max_flow(fabric, names[: len(names) // 2], names[len(names) // 2 :])
+    assert flow >= t.closed_form().bisection_links * host_rate_mbps(fabric) * (1 - 1e-9)
+
+
+SPINE_LEAF = [
+    ("spine-leaf", 4), ("spine-leaf:spines=4", 8), ("spine-leaf:spines=8", 8), ("spine-leaf:spines=1,leaves=2,hosts_per_leaf=8", 1),
+    ("spine-leaf:spines=2,leaves=6,links_per_pair=2", 12), ("spine-leaf:leaves=1,hosts_per_leaf=8", 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "links"), SPINE_LEAF)
+def test_spine_leaf_bisection_is_the_minimum_over_splits(spec: str, links: int) -> None:
+    t = topology(spec)
+    fabric = t.build()
+    assert t.closed_form().bisection_links == links
+    names = [h.name for h in fabric.hosts]
+    assert _max_flow(fabric, names[: len(names) // 2], names[len(names) // 2 :]) == links * 400_000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "spine-leaf:spines=16,leaves=32,hosts_per_leaf=16", "spine-leaf:spines=1,leaves=1,hosts_per_leaf=1",
+        "spine-leaf:spines=3,leaves=5,hosts_per_leaf=7,links_per_pair=2",
+    ],
+)  # fmt: skip
+def test_spine_leaf_conforms_at_other_sizes(spec: str) -> None:
+    assert check_topology(topology(spec)) == []
+
+
+def test_describe_spine_leaf_by_hand() -> None:
+    """2 spines x 4 leaves x 4 hosts: 16 + 8 cables, 2:1 at each leaf; per host 3 others at 0 links, 12 at 2."""
+    d = describe(topology("spine-leaf").build())
+    assert (d["hosts"], d["switches"], d["links"]) == (16, 6, {"scale-out": 24})
+    assert d["ports"] == {"host": 16, "leaf": 24, "spine": 8}
+    assert (d["diameter"], d["path_diversity"], d["transceivers"]) == (2, 2, 48)
+    assert d["mean_path"] == pytest.approx(12 * 2 / 15)
+    assert (d["bisection_gbps"], d["oversubscription"]) == (1600.0, 2.0)
+    # 32 switch ports, 16 NICs, 48 transceivers, 24 cables at the reference rate.
+    assert d["cost"] == 32 * 400 + 16 * 1200 + 48 * 500 + 24 * 50
+    assert d["power_w"] == 32 * 20 + 16 * 25 + 48 * 9
+    assert list(d)[:2] == ["fabric", "parameters"] and Fabric.from_dict(d).hosts
+
+
+def test_two_tier_transceivers_follow_the_published_count() -> None:
+    """N hosts at full bisection need 4N transceivers: two ends of a host's cable and of an uplink."""
+    assert describe(topology("spine-leaf:spines=4,leaves=8").build())["transceivers"] == 4 * 32
+
+
+def test_a_fabric_of_unknown_origin_has_no_bisection() -> None:
+    d = describe(replace(topology("spine-leaf").build(), name="from-a-file"))
+    assert d["bisection_gbps"] is None and d["oversubscription"] == 2.0 and d["diameter"] == 2
+
+
+def test_distances_equal_networkx() -> None:
+    fabric = topology("spine-leaf:spines=3,leaves=4,links_per_pair=2").build()
+    graph = nx.Graph((x.a.node, x.b.node) for x in fabric.links)
+    length = dict(nx.all_pairs_shortest_path_length(graph))
+    hosts = [h.name for h in fabric.hosts]
+    between = [length[a][b] - 2 for a in hosts for b in hosts if a != b]
+    d = Distances(fabric)
+    assert d.diameter == max(between)
+    assert d.mean_path == pytest.approx(sum(between) / len(between))
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Two hosts on two switches without a cable between them, and a prefix that lies."""
+
+    cable: bool = False
+    prefix: str = "198.18.0.0/30"
+    hosts: int = 2
+
+    def build(self) -> Fabric:
+        builder = FabricBuilder("bad", {})
+        builder.switch("s1", "leaf", prefix="198.18.0.0/30")
+        builder.switch("s2", "leaf", prefix=self.prefix)
+        for i in (1, 2):
+            builder.host(f"h{i}", f"198.18.0.{4 * i - 3}")
+            builder.link(f"h{i}", f"s{i}", "scale-out")
+        if self.cable:
+            builder.link("s1", "s2", "scale-out")
+        return builder.build()
+
+    def closed_form(self) -> ClosedForm:
+        return ClosedForm(self.hosts, 2, 3, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "finding"),
+    [
+        (Bad(), "not connected: 2 nodes cannot be reached from h1, e.g. s2"),
+        (Bad(cable=True), "h2 (198.18.0.5) is on s2, whose prefix 198.18.0.0/30 does not cover it"),
+        (Bad(cable=True), "h1 (198.18.0.1) is on s1, but lies in the prefix 198.18.0.0/30 of s2"),
+        (Bad(cable=True, prefix="198.18.0.4/30", hosts=3), "hosts: closed_form() says 3, the built fabric has 2"),
+        (Bad(cable=True, prefix="nonsense"), "Bad: AddressValueError: Expected 4 octets in 'nonsense'"),
+    ],
+)
+def test_conformance_finds(bad: Any, finding: str) -> None:
+    assert finding in check_topology(bad)
+
+
+def test_a_good_one_of_a_users_own_conforms() -> None:
+    assert check_topology(Bad(cable=True, prefix="198.18.0.4/30")) == []
+
+
+def test_load_colours_run_from_grey_to_red() -> None:
+    assert (colour(-1), colour(0.0), colour(1.0), colour(9)) == ("#c3ccd5", "#c3ccd5", "#c53030", "#c53030")
+
+
+def test_large_drawings_condense_hosts() -> None:
+    picture = svg(topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build())
+    assert picture.count("<rect") == 16 + 32 + 32
+    assert "16 hosts: h1 .. h16" in picture
+
+
+def _max_flow(fabric: Fabric, sources: list[str], sinks: list[str]) -> float:
+    graph = nx.DiGraph()
+    for link in fabric.links:
+        for a, b in ((link.a.node, link.b.node), (link.b.node, link.a.node)):
+            before = graph.edges[a, b]["capacity"] if graph.has_edge(a, b) else 0.0
+            graph.add_edge(a, b, capacity=before + link.rate_mbps)
+    graph.add_edges_from(("from", s) for s in sources)
+    graph.add_edges_from((s, "to") for s in sinks)
+    return float(nx.maximum_flow_value(graph, "from", "to"))

@@ -1,0 +1,136 @@
+"""What every topology must hold, ours and a user's own: the registry's tests and `run_topo.py check` run the same checks."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from topologies.addressing import FABRIC_NETWORK
+from topologies.describe import Distances, describe
+from topologies.fabric import MAX_INTF_NAME, Fabric
+from topologies.topology import ClosedForm, Topology
+
+
+def check_topology(topology: Topology) -> list[str]:
+    """Findings, one line each; empty = it conforms. Never raises: a build that fails is a finding."""
+    try:
+        return list(_findings(topology))
+    except Exception as error:
+        return [f"{type(topology).__name__}: {type(error).__name__}: {error}"]
+
+
+def _findings(topology: Topology) -> Iterator[str]:
+    yield from _frozen(topology)
+    fabric = topology.build()
+    if not fabric.hosts:
+        yield "it has no hosts"
+        return
+    if topology.build() != fabric:
+        yield "two builds differ: build() must be deterministic"
+    for check in _CHECKS:
+        yield from check(fabric)
+    yield from _against_closed_form(topology, fabric)
+
+
+def _frozen(topology: Topology) -> Iterator[str]:
+    if not is_dataclass(topology):
+        yield "it is not a dataclass: its parameters cannot be read from the command line"
+    elif not topology.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        yield "its dataclass is not frozen: parameters must not change after the build"
+
+
+def _against_closed_form(topology: Topology, fabric: Fabric) -> Iterator[str]:
+    want = topology.closed_form()
+    distances = Distances(fabric)
+    have = {
+        "hosts": len(fabric.hosts),
+        "switches": len(fabric.switches),
+        "links": len(fabric.links),
+        "diameter": distances.diameter,
+        "path_diversity": distances.path_diversity,
+    }
+    for key, value in have.items():
+        if value is not None and value != getattr(want, key):
+            yield f"{key}: closed_form() says {getattr(want, key)}, the built fabric has {value}"
+    yield from _bisection(want, fabric)
+
+
+def _bisection(want: ClosedForm, fabric: Fabric) -> Iterator[str]:
+    half = len(fabric.hosts) // 2
+    if not 0 <= want.bisection_links <= half:
+        yield f"bisection_links: closed_form() says {want.bisection_links}, {half} hosts can send no more than {half} links' worth"
+
+
+def _connected(fabric: Fabric) -> Iterator[str]:
+    """Over all links: rails without spines meet inside the servers."""
+    seen = {fabric.hosts[0].name}
+    frontier = list(seen)
+    while frontier:
+        reached = {far.node for node in frontier for _, far, _ in fabric.neighbours(node)} - seen
+        seen |= reached
+        frontier = list(reached)
+    lost = [node.name for node in fabric.nodes if node.name not in seen]
+    if lost:
+        yield f"not connected: {len(lost)} nodes cannot be reached from {fabric.hosts[0].name}, e.g. {lost[0]}"
+
+
+def _round_trip(fabric: Fabric) -> Iterator[str]:
+    if Fabric.from_json(fabric.to_json()) != fabric:
+        yield "it does not survive JSON: parameters must be plain numbers and texts"
+
+
+def _names(fabric: Fabric) -> Iterator[str]:
+    """Fabric refuses long interface names; a host's own name becomes a namespace and a Mininet node."""
+    for node in fabric.nodes:
+        if not node.name or len(node.name) > MAX_INTF_NAME:
+            yield f"node name {node.name!r} has {len(node.name)} characters, 1 to {MAX_INTF_NAME} are allowed"
+
+
+def _datapath_ids(fabric: Fabric) -> Iterator[str]:
+    for dpid, n in Counter(s.dpid for s in fabric.switches).items():
+        if n > 1 or not dpid:
+            yield f"datapath id {dpid!r} belongs to {n} switches: each needs one of its own"
+
+
+def _addresses(fabric: Fabric) -> Iterator[str]:
+    for host in fabric.hosts:
+        port = fabric.scale_out_port(host.name)
+        if port.ip is None or port.mac is None:
+            yield f"{port.intf} has no {'address' if port.ip is None else 'MAC'}"
+        elif IPv4Address(port.ip) not in FABRIC_NETWORK:
+            yield f"{port.intf} has address {port.ip}, outside {FABRIC_NETWORK}"
+        elif port.ip == fabric.gateway_ip:
+            yield f"{port.intf} has the virtual gateway's address {port.ip}"
+
+
+def _prefixes(fabric: Fabric) -> Iterator[str]:
+    """A switch's prefix is a promise to all others: its hosts are in it, and nobody else's are."""
+    span = {s.name: _span(s.prefix) for s in fabric.switches if s.prefix}
+    for host in fabric.hosts:
+        ip, here = fabric.scale_out_port(host.name).ip, fabric.switch_of(host.name)
+        if ip is None or here not in span:
+            continue
+        address = int(IPv4Address(ip))
+        holders = [name for name, (first, last) in span.items() if first <= address <= last]
+        if here not in holders:
+            yield f"{host.name} ({ip}) is on {here}, whose prefix {fabric.node(here).prefix} does not cover it"
+        for other in holders:
+            if other != here:
+                yield f"{host.name} ({ip}) is on {here}, but lies in the prefix {fabric.node(other).prefix} of {other}"
+
+
+def _span(prefix: str) -> tuple[int, int]:
+    """First and last address, as numbers."""
+    network = IPv4Network(prefix)
+    return int(network.network_address), int(network.broadcast_address)
+
+
+def _described(fabric: Fabric) -> Iterator[str]:
+    description = describe(fabric)
+    if description["hosts"] != len(fabric.hosts) or sum(description["links"].values()) != len(fabric.links):
+        yield "describe() miscounts it"
+
+
+_CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
+    _connected, _round_trip, _names, _datapath_ids, _addresses, _prefixes, _described,
+)  # fmt: skip

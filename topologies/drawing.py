@@ -1,0 +1,208 @@
+"""A fabric as an SVG picture: tiers as rows, a fabric without tiers as a ring of groups; links coloured by load on request.
+
+Pure text building: opens in any browser, needs nothing from outside.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+
+from topologies.fabric import Fabric, Link
+from topologies.tiers import rows, scale_out_links, tiers
+
+WIDTH = 1120
+_ROW_HEIGHT, _CROWDED_ROW_HEIGHT, _TOP = 108, 190, 36
+_CROWDED_LINKS = 200
+_HOSTS_DRAWN = 64
+_INK, _PAPER, _IDLE = "#1f2933", "#ffffff", "#c3ccd5"
+# Load 0 to 1: grey through blue and amber to red, told apart by lightness too.
+_RAMP = ((0.0, (195, 204, 213)), (0.35, (86, 140, 200)), (0.7, (232, 163, 61)), (1.0, (197, 48, 48)))
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A node on the picture, or all hosts of one switch as one box. name is what to write; '' writes nothing."""
+
+    x: float
+    y: float
+    width: float
+    name: str
+    title: str
+    host: bool
+
+    @property
+    def height(self) -> float:
+        return 18.0 if self.host else 26.0
+
+
+def svg(fabric: Fabric, utilisation: Mapping[str, float] | None = None) -> str:
+    """utilisation: egress interface -> share of the link's rate; None draws all links alike."""
+    layered = not _has_peers(fabric)
+    boxes, condensed = (_layered if layered else _circular)(fabric)
+    height = max(box.y for box in boxes.values()) + 44 if boxes else 40
+    links = sorted(scale_out_links(fabric), key=lambda x: max((utilisation or {}).get(p.intf, 0.0) for p in x.ports))
+    lines = [line for link in links if (line := _line(fabric, link, boxes, condensed, utilisation))]
+    body = "\n".join((*lines, *(_box(b) for b in boxes.values()), *(_legend() if utilisation is not None else ())))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'aria-label="Drawing of the fabric {escape(fabric.name, quote=True)}" font-family="system-ui, sans-serif">\n{body}\n</svg>\n'
+    )
+
+
+def colour(load: float) -> str:
+    """'#rrggbb' of a load from 0 to 1."""
+    load = min(max(load, 0.0), 1.0)
+    for (low, a), (high, b) in zip(_RAMP, _RAMP[1:], strict=False):
+        if load <= high:
+            t = (load - low) / (high - low)
+            return "#" + "".join(f"{round(x + (y - x) * t):02x}" for x, y in zip(a, b, strict=True))
+    return "#c53030"
+
+
+def _has_peers(fabric: Fabric) -> bool:
+    """Links within a tier: a dragonfly or a torus, where 'up' means nothing."""
+    tier = tiers(fabric)
+    return any(tier.get(x.a.node) == tier.get(x.b.node) for x in scale_out_links(fabric))
+
+
+# -- placing --------------------------------------------------------------------------------------------------------
+
+
+def _layered(fabric: Fabric) -> tuple[dict[str, _Box], dict[str, str]]:
+    """Boxes by name, and for hosts that are drawn as one box the box that stands for each."""
+    levels = rows(fabric)
+    height = _CROWDED_ROW_HEIGHT if len(fabric.links) > _CROWDED_LINKS else _ROW_HEIGHT
+    boxes: dict[str, _Box] = {}
+    for depth, names in enumerate(reversed(levels[1:])):
+        boxes |= _spread(fabric, names, _TOP + depth * height)
+    y = max((box.y for box in boxes.values()), default=0.0) + _ROW_HEIGHT - 14
+    condensed = _hosts_below(fabric, boxes, lambda switch: (boxes[switch].x, y))
+    return boxes, condensed
+
+
+def _spread(fabric: Fabric, names: list[str], y: float) -> dict[str, _Box]:
+    step = WIDTH / max(len(names), 1)
+    width = min(96.0, step * 0.82)
+    shown = _labels(names, width)
+    return {
+        name: _Box(step * (i + 0.5), y, width, shown[i], f"{name} ({fabric.node(name).role})", host=False)
+        for i, name in enumerate(names)
+    }
+
+
+def _labels(names: list[str], width: float) -> list[str]:
+    """Full names where they fit, else the number at their end, else nothing."""
+    if all(len(n) * 7.2 < width for n in names):
+        return names
+    short = [n[len(n.rstrip("0123456789")) :] for n in names]
+    return short if all(s and len(s) * 7.2 < width for s in short) else [""] * len(names)
+
+
+def _circular(fabric: Fabric) -> tuple[dict[str, _Box], dict[str, str]]:
+    """Switches on a circle in the fabric's order, which keeps groups together; hosts outside."""
+    switches = [s.name for s in fabric.switches if s.name in tiers(fabric)]
+    radius, centre = 270.0, (WIDTH / 2, 400.0)
+    width = min(74.0, 2 * math.pi * radius / max(len(switches), 1) * 0.8)
+    shown = _labels(switches, width)
+    boxes: dict[str, _Box] = {}
+    angle: dict[str, float] = {}
+    group = {s.name: s.group for s in fabric.switches}
+    gaps = sum(group[a] != group[b] for a, b in zip(switches, switches[1:] + switches[:1], strict=True))
+    step = 2 * math.pi / max(len(switches) + 0.6 * gaps, 1)
+    at = -math.pi / 2
+    for i, name in enumerate(switches):
+        angle[name] = at
+        x, y = centre[0] + radius * math.cos(at), centre[1] + radius * math.sin(at)
+        boxes[name] = _Box(x, y, width, shown[i], f"{name} ({fabric.node(name).role})", host=False)
+        at += step * (1.6 if group[name] != group[switches[(i + 1) % len(switches)]] else 1.0)
+
+    def outside(switch: str) -> Point:
+        return centre[0] + 1.3 * radius * math.cos(angle[switch]), centre[1] + 1.3 * radius * math.sin(angle[switch])
+
+    return boxes, _hosts_below(fabric, boxes, outside)
+
+
+def _hosts_below(fabric: Fabric, boxes: dict[str, _Box], place: Callable[[str], Point]) -> dict[str, str]:
+    """Adds the hosts: one box each where they are few, else one box per switch. Returns host -> box."""
+    by_switch: dict[str, list[str]] = {}
+    for host in fabric.hosts:
+        by_switch.setdefault(fabric.switch_of(host.name), []).append(host.name)
+    condense = len(fabric.hosts) > _HOSTS_DRAWN
+    room = WIDTH / max(len(by_switch), 1) * 0.9
+    stands_for: dict[str, str] = {}
+    for switch, hosts in by_switch.items():
+        x, y = place(switch)
+        if condense:
+            key = f"hosts of {switch}"
+            text = next((t for t in (f"{len(hosts)} hosts", str(len(hosts))) if len(t) * 6.6 < room), "")
+            boxes[key] = _Box(x, y, min(room, 64.0), text, f"{len(hosts)} hosts: {hosts[0]} .. {hosts[-1]}", host=True)
+            stands_for |= dict.fromkeys(hosts, key)
+            continue
+        step = min(room / len(hosts), 44.0)
+        for i, host in enumerate(hosts):
+            left = x + (i - (len(hosts) - 1) / 2) * step
+            boxes[host] = _Box(
+                left, y, step * 0.84, host if len(host) * 6.6 < step else "", f"{host} on {switch}", host=True
+            )
+            stands_for[host] = host
+    return stands_for
+
+
+# -- drawing --------------------------------------------------------------------------------------------------------
+
+
+def _line(
+    fabric: Fabric,
+    link: Link,
+    boxes: Mapping[str, _Box],
+    stands_for: Mapping[str, str],
+    load: Mapping[str, float] | None,
+) -> str:
+    a, b = (boxes.get(stands_for.get(p.node, p.node)) for p in link.ports)
+    if a is None or b is None:
+        return ""
+    shift = _shift(fabric, link)
+    stroke, width, title = _IDLE, 1.4, fabric.label(link)
+    if load is not None:
+        there, back = (load.get(p.intf, 0.0) for p in link.ports)
+        stroke, width = colour(max(there, back)), 1.2 + 2.2 * min(max(there, back), 1.0)
+        title = f"{fabric.direction(link.a)} {there:.0%}, {fabric.direction(link.b)} {back:.0%}"
+    return (
+        f'<line x1="{a.x + shift:.1f}" y1="{a.y:.1f}" x2="{b.x + shift:.1f}" y2="{b.y:.1f}" stroke="{stroke}" '
+        f'stroke-width="{width:.1f}"><title>{escape(title)}</title></line>'
+    )
+
+
+def _shift(fabric: Fabric, link: Link) -> float:
+    """Parallel cables lie side by side."""
+    twins = [x.index for x in fabric.links_at(link.a.node) if {x.a.node, x.b.node} == {link.a.node, link.b.node}]
+    return (twins.index(link.index) - (len(twins) - 1) / 2) * 5.0
+
+
+def _box(box: _Box) -> str:
+    fill, ink, size = ("#eef2f6", _INK, 11) if box.host else (_INK, _PAPER, 12)
+    text = (
+        f'<text x="{box.x:.1f}" y="{box.y + size * 0.36:.1f}" font-size="{size}" text-anchor="middle" fill="{ink}">'
+        f"{escape(box.name)}</text>"
+        if box.name
+        else ""
+    )
+    return (
+        f'<g><title>{escape(box.title)}</title><rect x="{box.x - box.width / 2:.1f}" y="{box.y - box.height / 2:.1f}" '
+        f'width="{box.width:.1f}" height="{box.height}" rx="4" fill="{fill}" stroke="{_INK}" stroke-width="0.8"/>{text}</g>'
+    )
+
+
+def _legend() -> list[str]:
+    cells = [
+        f'<rect x="{WIDTH - 230 + i * 16}" y="6" width="16" height="9" fill="{colour(i / 9)}"/>' for i in range(10)
+    ]
+    labels = ((WIDTH - 236, "end", "idle"), (WIDTH - 64, "start", "full rate"))
+    texts = [
+        f'<text x="{x}" y="14" font-size="11" text-anchor="{anchor}" fill="{_INK}">{text}</text>'
+        for x, anchor, text in labels
+    ]
+    return cells + texts
