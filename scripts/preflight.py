@@ -1,0 +1,54 @@
+"""Import what a run needs; on failure one line names the pair that does not fit, and the exit status is 1."""
+
+import importlib
+import importlib.metadata
+import platform
+import sys
+import warnings
+
+# module -> the packages that have to fit together for it
+MODULES = {
+    "mininet.net": ("setuptools",),
+    "pandas": ("pandas", "numpy"),
+    "pyarrow.parquet": ("pyarrow", "numpy"),
+    "pyroute2": ("pyroute2",),
+    "scapy.layers.inet": ("scapy",),
+    "ryu.ofproto.ofproto_v1_3_parser": ("ryu", "msgpack", "netaddr"),
+    "ryu.app.wsgi": ("ryu", "eventlet", "WebOb", "tinyrpc"),
+}
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    problems = [p for p in map(problem, MODULES) if p]
+    for line in problems:
+        print(line, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def problem(module: str) -> str | None:
+    try:
+        if module.startswith("ryu."):
+            give_eventlet_what_ryu_imports()
+        importlib.import_module(module)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        parts = [f"{name} {version(name)}" for name in MODULES[module]]
+        return f"{module} does not import with {', '.join(parts)} on Python {platform.python_version()}: {error!r}"
+    return None
+
+
+def give_eventlet_what_ryu_imports() -> None:
+    wsgi = importlib.import_module("eventlet.wsgi")
+    if not hasattr(wsgi, "ALREADY_HANDLED"):
+        wsgi.ALREADY_HANDLED = object()  # type: ignore[attr-defined]
+
+
+def version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
