@@ -38,7 +38,7 @@ class TcpTransport:
     ) -> None:
         self._endpoints = {e.rank: e for e in endpoints}
         self._congestion_control = congestion_control
-        self.flows = self._plan(pairs)
+        self.flows = self.plan(endpoints, pairs)
         _allow_open_files(2 * len(pairs) + len(endpoints))
         self.senders: dict[Pair, socket.socket] = {}
         self.receivers: dict[Pair, socket.socket] = {}
@@ -71,14 +71,16 @@ class TcpTransport:
     def settings(self) -> Mapping[str, str]:
         return {"tcp_nodelay": "1", "congestion_control": self._congestion_control}
 
-    def _plan(self, pairs: Sequence[Pair]) -> list[WireFlow]:
-        """The n-th connection that a rank opens leaves from its n-th client port."""
+    @staticmethod
+    def plan(endpoints: Sequence[Endpoint], pairs: Sequence[Pair]) -> list[WireFlow]:
+        """The 5-tuples, without opening anything: the n-th connection of a rank leaves from its n-th client port."""
+        at = {e.rank: e for e in endpoints}
         opened: dict[int, int] = {}
         flows = []
         for src, dst in pairs:
             nth = opened[src] = opened.get(src, -1) + 1
-            a, b = self._endpoints[src], self._endpoints[dst]
-            flows.append(WireFlow(src, dst, a.ip, b.ip, socket.IPPROTO_TCP, FIRST_CLIENT_PORT + nth, SERVER_PORT + dst))
+            ports = (FIRST_CLIENT_PORT + nth, SERVER_PORT + dst)
+            flows.append(WireFlow(src, dst, at[src].ip, at[dst].ip, socket.IPPROTO_TCP, *ports))
         return flows
 
     def _open(self) -> None:
