@@ -20,12 +20,13 @@ def enter_environment() -> None:
         os.environ[GUARD] = "1"
         # Meant for the interpreter that is left behind; ours would not find its own library under it.
         os.environ.pop("PYTHONHOME", None)
-        os.execv(python, [python, os.path.join(ROOT, "run_topo.py")] + sys.argv[1:])
+        os.execv(python, [python, os.path.join(ROOT, "run_topo.py"), *sys.argv[1:]])
     refuse("no working environment in " + VENV)
 
 
 def refuse(reason: str) -> None:
-    sys.stderr.write("run_topo.py: " + reason + ": run `sudo " + os.path.join(ROOT, "scripts", "setup.sh") + "` first\n")
+    setup = os.path.join(ROOT, "scripts", "setup.sh")
+    sys.stderr.write("run_topo.py: " + reason + ": run `sudo " + setup + "` first\n")
     sys.exit(2)
 
 
