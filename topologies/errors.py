@@ -18,3 +18,7 @@ class TopologyError(Refused):
 def unknown(what: str, value: str, known: Iterable[str]) -> str:
     """The text for an unknown name or key: it lists the known ones."""
     return f"unknown {what} {value!r}: choose from {', '.join(sorted(known))}"
+
+
+class EmulationError(Exception):
+    """The machine did not do what was asked of it: the text names the item and what the kernel or the switch said."""
