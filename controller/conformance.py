@@ -15,7 +15,7 @@ from typing import TypeVar
 from controller.dataplane import DataPlane, DataPlaneError, Dropped, Hairpin, Loop
 from controller.flow import UDP, Flow
 from controller.policy import Policy, PolicyError, is_multipath, parse_policy, rules_of
-from controller.routing import NextHops, adjacency, attached, distances, next_hops, prefixes
+from controller.routing import Adjacency, NextHops, adjacency, attached, distances, next_hops, prefixes
 from controller.rules import SwitchRules, ipv4_int, value_and_mask
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
@@ -93,12 +93,14 @@ def _questions(policy: Policy, fabric: Fabric, rules: Rules) -> Iterator[Answer]
     if rules != rules_of(policy, fabric):
         yield "repeatable", "two calls with the same arguments gave different rules"
     yield from _too_many(fabric, rules)
-    walks = _walk(fabric, rules, frozenset(), _sample(_pairs(fabric, frozenset()), MAX_PAIRS))
+    ends = _Ends(fabric)
+    walks = _walk(fabric, rules, frozenset(), _sample(ends.pairs, MAX_PAIRS))
     yield from walks.answers("")
     if is_multipath(policy):
-        yield from _unused(fabric, rules)
+        yield from _unused(fabric, rules, ends)
     for link in _sample(_failures(fabric), MAX_FAILURES):
-        yield from _after_failure(policy, fabric, link, walks.over[link.index])
+        asked = [*_sample(walks.over[link.index], PAIRS_PER_FAILURE), *_sample(ends.pairs, PAIRS_PER_FAILURE)]
+        yield from _after_failure(policy, fabric, link, ends.joined(asked, link))
 
 
 def _too_many(fabric: Fabric, rules: Rules) -> Iterator[Answer]:
@@ -112,13 +114,9 @@ def _too_many(fabric: Fabric, rules: Rules) -> Iterator[Answer]:
             yield "rule-count", f"{switch} has {len(its_rules.groups)} groups for {n_prefixes} prefixes"
 
 
-def _after_failure(policy: Policy, fabric: Fabric, link: Link, crossing: list[Pair]) -> Iterator[Answer]:
-    """The pairs that used the link, and some others, with the rules for its absence."""
+def _after_failure(policy: Policy, fabric: Fabric, link: Link, pairs: list[Pair]) -> Iterator[Answer]:
     down = frozenset({link.index})
-    pairs = _pairs(fabric, down)
-    still_joined = set(pairs)
-    affected = [pair for pair in _sample(crossing, PAIRS_PER_FAILURE) if pair in still_joined]
-    walks = _walk(fabric, rules_of(policy, fabric, down), down, affected + _sample(pairs, PAIRS_PER_FAILURE))
+    walks = _walk(fabric, rules_of(policy, fabric, down), down, pairs)
     yield from walks.answers(f" with {fabric.label(link)} down")
 
 
@@ -157,10 +155,10 @@ _CHECK_OF: dict[type[DataPlaneError], str] = {Dropped: "reachable", Hairpin: "no
 # -- spreading ------------------------------------------------------------------------------------------------------
 
 
-def _unused(fabric: Fabric, rules: Rules) -> Iterator[Answer]:
+def _unused(fabric: Fabric, rules: Rules, ends: "_Ends") -> Iterator[Answer]:
     """Links of shortest paths that many flows of a pair leave empty; one pair stands for its two switches."""
     plane, hops = DataPlane(fabric, rules), next_hops(fabric)
-    by_switches = {_switches(fabric, pair): pair for pair in _pairs(fabric, frozenset())}
+    by_switches = {(ends.switch[a], ends.switch[b]): (a, b) for a, b in ends.pairs}
     for (source, _), pair in _sample(list(by_switches.items()), PAIRS_SPREAD):
         expected = _equal_cost(fabric, hops, source, pair[1])
         flows = _flows(pair, FLOWS_PER_LINK * len(expected))
@@ -168,16 +166,11 @@ def _unused(fabric: Fabric, rules: Rules) -> Iterator[Answer]:
             seen = {port.intf for flow in flows for path in plane.paths(flow) for port in path}
             if expected - seen:
                 idle = sorted(expected - seen)
-                ends = f"from {pair[0]} to {pair[1]}"
+                way = f"from {pair[0]} to {pair[1]}"
                 yield (
                     "multipath",
-                    f"{len(idle)} equal-cost links idle {ends}: {', '.join(idle[:4])}",
+                    f"{len(idle)} equal-cost links idle {way}: {', '.join(idle[:4])}",
                 )
-
-
-def _switches(fabric: Fabric, pair: Pair) -> tuple[str, str]:
-    owner = {far.ip: s.name for s in fabric.switches for _, far in attached(fabric, s.name)}
-    return owner[pair[0]], owner[pair[1]]
 
 
 def _equal_cost(fabric: Fabric, hops: NextHops, source: str, address: str) -> set[str]:
@@ -205,12 +198,30 @@ def _is_in(address: str, prefix: str) -> bool:
 # -- pairs and failures ---------------------------------------------------------------------------------------------
 
 
-def _pairs(fabric: Fabric, down: frozenset[int]) -> list[Pair]:
-    """Ordered pairs of addresses between which the links that are up leave a way."""
-    graph = adjacency(fabric, down)
-    at = {s.name: [far.ip for _, far in attached(fabric, s.name) if far.ip] for s in fabric.switches}
-    reached = {s: distances(graph, s) for s in at if at[s]}
-    return [(a, b) for s in reached for a in at[s] for t in reached[s] for b in at[t] if a != b]
+class _Ends:
+    """The addresses of a fabric: the switch of each, and the ordered pairs between which there is a way."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self.switch = {far.ip: s.name for s in fabric.switches for _, far in attached(fabric, s.name) if far.ip}
+        island = _islands(adjacency(fabric))
+        self.pairs = [
+            (a, b) for a, s in self.switch.items() for b, t in self.switch.items() if a != b and island[s] == island[t]
+        ]
+
+    def joined(self, pairs: list[Pair], without: Link) -> list[Pair]:
+        """Those of the pairs, each once, that still have a way without the link."""
+        island = _islands(adjacency(self._fabric, frozenset({without.index})))
+        return [(a, b) for a, b in dict.fromkeys(pairs) if island[self.switch[a]] == island[self.switch[b]]]
+
+
+def _islands(graph: Adjacency) -> dict[str, str]:
+    """switch -> one switch of its connected part, the same for all of that part."""
+    island: dict[str, str] = {}
+    for switch in graph:
+        if switch not in island:
+            island.update(dict.fromkeys(distances(graph, switch), switch))
+    return island
 
 
 def _failures(fabric: Fabric) -> list[Link]:

@@ -5,12 +5,11 @@ The text of a rule is the one `ovs-ofctl dump-flows` shows, so that the two can 
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
 
 from controller.flow import Flow
@@ -24,7 +23,7 @@ class RuleError(Refused):
 @lru_cache(maxsize=65536)
 def ipv4_int(address: str) -> int:
     """'198.18.0.1' -> 0xc6120001."""
-    return int.from_bytes(socket.inet_aton(address), "big")
+    return int(IPv4Address(address))
 
 
 @lru_cache(maxsize=65536)

@@ -374,6 +374,7 @@ def test_a_leaf_leaves_its_dead_uplink_without_the_controller() -> None:
     assert run(bundle_fails_over_alone) == 0
 
 
+@pytest.mark.slow
 def test_twenty_restarts_of_the_controller_lose_nothing() -> None:
     result = run(restarts, 20)
     assert result["lost"] == 0

@@ -177,7 +177,7 @@ def test_check_names_what_is_wrong(wrong: Policy, checks: set[str]) -> None:
 def test_a_finding_gives_count_and_example() -> None:
     (first, *_) = check_policy(blind, {"x": SpineLeaf(spines=2, leaves=2, hosts_per_leaf=1).build()})
     assert str(first) == (
-        "reachable on x: 4 of 4 pairs with leaf1-spine1 down, first "
+        "reachable on x: 2 of 2 pairs with leaf1-spine1 down, first "
         "198.18.0.1:49152->198.18.0.3:4791/17: no live port for ip,nw_dst=198.18.0.2/31 at leaf1"
     )
 

@@ -28,10 +28,10 @@ def confirm(state: State) -> None:
 def test_it_has_converged_when_every_switch_has_confirmed() -> None:
     state = connected("leaf1", "leaf2", "spine1")
     confirm(state)
-    assert not state.is_converged
+    before = state.is_converged
     state.reported("spine2", SwitchRules(), ALL_PORTS["spine2"])
     confirm(state)
-    assert state.is_converged and state.stages() == []
+    assert (before, state.is_converged, state.stages()) == (False, True, [])
 
 
 def test_a_switch_that_still_has_its_rules_is_sent_nothing() -> None:
