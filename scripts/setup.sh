@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install everything the testbed needs on Debian 12 or 13, Ubuntu 22.04 or 24.04: apt packages and the environment .venv.
 # Run as root; run it again at any time: what is there already takes seconds and no network.
-# SETUP_WITHOUT_TESTS=1 leaves out the test and lint tools.
+# SETUP_WITHOUT_DEV=1 leaves out the tools for tests and lint.
 set -euo pipefail
 umask 022
 
@@ -11,8 +11,8 @@ venv=$root/.venv
 python=/usr/bin/python3
 required=(mininet openvswitch-switch ethtool iproute2 iputils-ping procps python3-venv python-is-python3)
 optional=(iperf3 tcpdump tcpreplay tshark)   # tests and benchmarks only
-extras='[test]'
-[ -z "${SETUP_WITHOUT_TESTS:-}" ] || extras=
+extras='[dev]'
+[ -z "${SETUP_WITHOUT_DEV:-}" ] || extras=
 
 # Settings of the caller's that would send pip or Python elsewhere than into .venv.
 unset PYTHONHOME PYTHONPATH PIP_CONSTRAINT PIP_TARGET PIP_PREFIX

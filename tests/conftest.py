@@ -1,0 +1,54 @@
+"""What a test needs, said by markers: a test whose need is not met is skipped with a reason that a user can act on."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from lab import machine
+
+EMULATION = Path(__file__).parent / "emulation"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    machine.complete_path()
+    for item in items:
+        if EMULATION in item.path.parents:
+            item.add_marker(pytest.mark.emulation)
+        if reason := unmet_need(item):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def unmet_need(item: pytest.Item) -> str:
+    """Why this test cannot run here; '' when it can."""
+    missing = [tool for m in item.iter_markers("needs") for tool in m.args if shutil.which(tool) is None]
+    if missing:
+        packages = {machine.OPTIONAL_TOOLS[tool][0] if tool in machine.OPTIONAL_TOOLS else tool for tool in missing}
+        return f"{', '.join(missing)} missing: apt-get install {' '.join(sorted(packages))}"
+    if item.get_closest_marker("emulation"):
+        return cannot_emulate()
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        return "needs root: sudo scripts/test.sh"
+    return ""
+
+
+@cache
+def cannot_emulate() -> str:
+    if os.geteuid() != 0:
+        return "needs root: sudo scripts/test.sh"
+    missing = [*machine.missing_tools()]
+    if importlib.util.find_spec("mininet") is None:
+        missing.append("Mininet's Python module")
+    if missing:
+        return f"{', '.join(missing)} missing: sudo scripts/setup.sh"
+    if subprocess.run(
+        ["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, check=False
+    ).returncode:
+        return (
+            "this root may not make namespaces: run on a machine or in a container with CAP_SYS_ADMIN and CAP_NET_ADMIN"
+        )
+    return ""
