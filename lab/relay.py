@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from lab import syscalls
 from lab.errors import LabError
@@ -17,15 +16,6 @@ from lab.sandbox import CONTROLLER_SOCKET, Sandbox
 
 _CONNECT_TIMEOUT_S = 3.0
 Address = tuple[str, int]
-
-
-def parse_controller(text: str) -> Address:
-    """'tcp:127.0.0.1:6653' -> ('127.0.0.1', 6653)."""
-    kind, _, rest = text.partition(":")
-    host, _, port = rest.rpartition(":")
-    if kind != "tcp" or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise LabError(f"controller {text!r}: write it as tcp:HOST:PORT, for example tcp:127.0.0.1:6653")
-    return host, int(port)
 
 
 def require_listening(address: Address) -> None:
@@ -113,4 +103,4 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 def controller_target(controller: str | None, own_port: int) -> str:
     """What Open vSwitch dials inside the sandbox: our own controller, or the relay to the user's."""
-    return f"tcp:127.0.0.1:{own_port}" if controller is None else f"unix:{Path(CONTROLLER_SOCKET)}"
+    return f"tcp:127.0.0.1:{own_port}" if controller is None else f"unix:{CONTROLLER_SOCKET}"

@@ -29,6 +29,7 @@ from lab.errors import LabError
 INIT_NAME = "fabric-lab-init"
 RUN_DIR = Path("/run/fabric-lab")
 OVS_RUN_DIR = Path("/run/openvswitch")
+REST_PORT = 8080
 CONTROLLER_SOCKET = OVS_RUN_DIR / "controller.sock"
 _LAB_FILE = RUN_DIR / "lab.json"
 # How long a run may take to clean up after a signal before the kernel does it instead.
@@ -110,6 +111,12 @@ def enter(sandbox: Sandbox, command: list[str]) -> int:
         os.execvp(command[0], command)
     with _signals(_ignore):
         return _exit_status(child)
+
+
+def about(*, fabric: str, doing: str) -> dict[str, Any]:
+    """What `ps` shows of a lab."""
+    user = os.environ.get("SUDO_USER") or os.environ.get("USER") or str(os.getuid())
+    return {"fabric": fabric, "doing": doing, "user": user, "started": time.time()}
 
 
 def announce(about: dict[str, Any]) -> None:
@@ -222,6 +229,7 @@ def _init(job: Callable[[], int], about: dict[str, Any], report: int, go: int) -
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         _mount()
+        syscalls.loopback_up()
     except OSError as error:
         os.write(report, f"{error}\n".encode())
         return 3

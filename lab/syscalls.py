@@ -1,7 +1,10 @@
 """The few Linux calls that Python 3.10's standard library lacks. Errors are OSError, as everywhere else."""
 
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
@@ -13,6 +16,8 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,3 +55,9 @@ def die_with_parent(signal: int) -> None:
 def set_process_name(name: str) -> None:
     """What /proc/PID/comm shows; at most 15 characters."""
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl(PR_SET_NAME)")
+
+
+def loopback_up() -> None:
+    """A new network namespace has a loopback, but down."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))

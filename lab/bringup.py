@@ -1,0 +1,113 @@
+"""Inside a sandbox: Open vSwitch, the controller and the fabric, up and ready for traffic; and all of it down again."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller import client
+from lab.errors import LabError
+from lab.progress import Progress
+from lab.relay import controller_target
+from lab.sandbox import CONTROLLER_SOCKET, OVS_RUN_DIR, REST_PORT, RUN_DIR, wait_until
+from topologies import Fabric, openvswitch
+from topologies.mininet_adapter import FabricNet
+
+CONTROLLER_PORT = 6653
+_REPOSITORY = Path(__file__).resolve().parent.parent
+_READY_DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A fabric that is up. `rest_url` is None when the controller is the user's own."""
+
+    fabric: Fabric
+    net: FabricNet
+    daemons: openvswitch.Daemons
+    datapath: str
+    rest_url: str | None
+
+
+@contextmanager
+def lab_up(
+    fabric: Fabric,
+    *,
+    policy: str | None,
+    mtu: int,
+    addressing: str = "l3",
+    controller: str | None = None,
+    congestion_control: str = "cubic",
+    progress: Progress,
+) -> Iterator[Lab]:
+    """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
+
+    policy: its name or file; None = no controller at all. controller: the user's own, reached through the relay.
+    """
+    progress.step("starting Open vSwitch")
+    daemons = openvswitch.start_daemons(OVS_RUN_DIR)
+    datapath = openvswitch.find_datapath()
+    process = _start_controller(fabric, policy) if policy and not controller else None
+    if controller and not wait_until(CONTROLLER_SOCKET.exists, 5.0):
+        raise LabError("the relay to the controller outside did not come up")
+    progress.step(f"building {len(fabric.hosts)} hosts, {len(fabric.switches)} switches, {len(fabric.links)} links")
+    net = FabricNet(
+        fabric,
+        mtu=mtu,
+        addressing=addressing,
+        datapath=datapath,
+        controllers=(controller_target(controller, CONTROLLER_PORT),) if policy else (),
+        congestion_control=congestion_control,
+        progress=progress.step,
+    )
+    try:
+        net.start()
+        rest_url = None if controller else f"http://127.0.0.1:{REST_PORT}"
+        progress.step("waiting for the switches' rules")
+        if process and rest_url:
+            _wait_ready(process, rest_url)
+        elif controller:
+            net.waitConnected(timeout=_READY_DEADLINE_S)
+        yield Lab(fabric, net, daemons, datapath, rest_url)
+    finally:
+        if process:
+            process.terminate()
+        progress.done()
+
+
+def _start_controller(fabric: Fabric, policy: str) -> "subprocess.Popen[bytes]":
+    fabric_file = RUN_DIR / "fabric.json"
+    fabric_file.write_text(fabric.to_json())
+    arguments: list[Any] = ["--fabric", fabric_file, "--policy", policy, "--port", CONTROLLER_PORT]
+    arguments += ["--rest-port", REST_PORT]
+    with (RUN_DIR / "controller.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "controller", *map(str, arguments)],
+            cwd=_REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _wait_ready(process: "subprocess.Popen[bytes]", rest_url: str) -> None:
+    """Until every switch confirmed its rules; a controller that died is noticed at once, with its last words."""
+    end = time.monotonic() + _READY_DEADLINE_S
+    while True:
+        try:
+            client.wait_ready(rest_url, 1.0)
+            return
+        except client.ControllerError as error:
+            if process.poll() is not None:
+                raise RuntimeError(f"the controller ended with status {process.returncode}: {_last_words()}") from None
+            if time.monotonic() > end:
+                raise RuntimeError(f"{error} ({_last_words()})") from None
+
+
+def _last_words() -> str:
+    lines = (RUN_DIR / "controller.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "its log is empty"

@@ -1,0 +1,248 @@
+"""The command line: what a user types, in; an exit status, out. Heavy imports happen in the command that needs them.
+
+Exit status: 0 done, every row ok or degraded; 1 done, but a row is invalid; 2 refused before anything was created;
+3 failed and cleaned up; 130/143 interrupted and cleaned up.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from controller import POLICIES
+from lab import machine
+from lab.errors import LabError
+from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load
+from topologies import TOPOLOGIES, Refused
+from traffic import COLLECTIVES, TRANSPORTS
+
+PROGRAM = "run_topo.py"
+Arguments = argparse.Namespace
+
+# setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
+_OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
+    "link_rate": ((), "RATE", "of every scale-out link, in hardware units: 400Gbit"),
+    "delay": ((), "TIME", "one way, of every scale-out link; needs the kernel's netem"),
+    "jitter": ((), "TIME", "of the delay"),
+    "loss": ((), "PERCENT", "of packets"),
+    "mtu": ((), "BYTES", "of every interface"),
+    "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
+    "addressing": ((), "MODE", " or ".join(ADDRESSING)),
+    "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
+    "collective": ((), "NAME", ", ".join(COLLECTIVES)),
+    "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "transport": ((), "NAME", ", ".join(TRANSPORTS)),
+    "placement": ((), "NAME", ", ".join(PLACEMENTS)),
+    "ranks": ((), "N", "number of ranks (default: every host)"),
+    "min_bytes": (("--minbytes",), "SIZE", "smallest size, as in nccl-tests: K, M and G are powers of two"),
+    "max_bytes": (("--maxbytes",), "SIZE", "largest size"),
+    "step_factor": (("--stepfactor",), "N", "factor between sizes"),
+    "iterations": (("--iters",), "N", "timed iterations of each size"),
+    "warmup_iterations": (("--warmup_iters",), "N", "untimed iterations before them"),
+    "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
+    "seed": ((), "N", "of everything random"),
+    "time_limit": ((), "TIME", "what scale = auto aims to stay within"),
+}  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a refusal is one line, and an unknown option lists the known ones."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments"):
+            known = [a.option_strings[-1] for a in self._actions if a.option_strings]
+            message = f"unknown option{message.removeprefix('unrecognized arguments')}; known: {' '.join(known)}"
+        raise LabError(message)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line; every refusal becomes one line on stderr and status 2."""
+    machine.complete_path()
+    try:
+        name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("run", argv)
+        command, add_options, about = COMMANDS[name]
+        parser = _Parser(
+            prog=f"{PROGRAM} {name}" if argv[:1] == [name] else PROGRAM,
+            description=about if name != "run" or argv[:1] == ["run"] else _overview(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_options(parser)
+        return command(parser.parse_args(rest))
+    except Refused as refusal:
+        print(f"{PROGRAM}: {refusal}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _overview() -> str:
+    commands = "\n".join(f"  {name:<9} {about}" for name, (_, _, about) in COMMANDS.items())
+    return f"An AI-cluster fabric in a box: build it, run a collective over it, judge the result.\n\ncommands:\n{commands}"
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def _experiment_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT.toml", help="default: experiments/default.toml")
+    group = parser.add_argument_group("overrides of the experiment")
+    for key, (spellings, placeholder, about) in _OPTIONS.items():
+        group.add_argument(SETTINGS[key].option, *spellings, dest=key, metavar=placeholder, help=about.replace("%", "%%"))
+    group.add_argument("--in-place", dest="in_place", action="store_true", default=None, help="measure in place as well")
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument("--out", metavar="DIR", help="results folder (default: results/<date>-<topology>-<collective>)")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON instead of the table")
+    parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+
+
+def _describe_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON, with the graph that `python -m controller` reads")
+    parser.add_argument("--svg", metavar="FILE", help="write a drawing")
+
+
+def _cli_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+
+
+def _predict_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _lab_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lab", nargs="?", help="its id, from `ps` (not needed when one lab runs)")
+
+
+def _shell_options(parser: argparse.ArgumentParser) -> None:
+    _lab_option(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="a command to run instead of a shell")
+
+
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--again", action="store_true", help="measure the switching budget again")
+    parser.add_argument("--mtu", type=int, default=Experiment.mtu, help="frame size of the measurement")
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="./FILE.py or ./FILE.py:NAME: a topology or a routing policy of your own")
+
+
+def _compare_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", help="a results folder, or nccl-tests output (text or JSON)")
+    parser.add_argument("b", help="another")
+
+
+def _no_options(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _experiment(arguments: Arguments) -> Experiment:
+    return load(arguments.experiment, {key: getattr(arguments, key) for key in (*_OPTIONS, "in_place")})
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _run(arguments: Arguments) -> int:
+    from lab import launch
+
+    return launch.run(
+        _experiment(arguments), out=arguments.out, as_json=arguments.json, publish=arguments.publish
+    )
+
+
+def _cli(arguments: Arguments) -> int:
+    from lab import launch
+
+    return launch.cli(_experiment(arguments), publish=arguments.publish)
+
+
+def _describe(arguments: Arguments) -> int:
+    from lab.plan import fabric_of
+    from topologies import drawing
+    from topologies.describe import describe, describe_text
+
+    fabric = fabric_of(_experiment(arguments))
+    if arguments.svg:
+        Path(arguments.svg).write_text(drawing.svg(fabric))
+    description = describe(fabric)
+    print(json.dumps(description) if arguments.json else describe_text(description))
+    return 0
+
+
+def _predict(arguments: Arguments) -> int:
+    from lab import forecast
+
+    forecast.show(_experiment(arguments), as_json=arguments.json)
+    return 0
+
+
+def _doctor(arguments: Arguments) -> int:
+    from lab import doctor
+
+    return doctor.examine(mtu=arguments.mtu, again=arguments.again)
+
+
+def _ps(arguments: Arguments) -> int:
+    from lab import labs
+
+    machine.require_root()
+    return labs.show()
+
+
+def _shell(arguments: Arguments) -> int:
+    from lab import labs
+
+    machine.require_root()
+    return labs.enter(arguments.lab, arguments.command)
+
+
+def _stop(arguments: Arguments) -> int:
+    from lab import labs
+
+    machine.require_root()
+    return labs.stop(arguments.lab)
+
+
+def _check(arguments: Arguments) -> int:
+    from lab import check
+
+    return check.check_file(arguments.file)
+
+
+def _compare(arguments: Arguments) -> int:
+    from lab.compare import compare
+
+    print(compare(Path(arguments.a), Path(arguments.b)))
+    return 0
+
+
+Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
+COMMANDS: dict[str, Command] = {
+    "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
+    "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
+    "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
+    "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
+    "doctor": (_doctor, _doctor_options, "what this machine can do, what is missing and how to get it"),
+    "ps": (_ps, _no_options, "list running labs; needs root"),
+    "shell": (_shell, _shell_options, "enter a running lab; needs root"),
+    "stop": (_stop, _lab_option, "end a running lab; needs root"),
+    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
+}
+
+

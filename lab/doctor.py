@@ -1,0 +1,82 @@
+"""`doctor`: what this machine can do, what is missing and how to get it. Changes nothing but the kept measurement."""
+
+import importlib
+import os
+import resource
+import shutil
+import sys
+
+from lab import budget, machine
+from lab.machine import OPTIONAL_TOOLS, QDISCS, REQUIRED_TOOLS, Finding
+from lab.progress import Progress
+from topologies import openvswitch
+
+_MODULES = ("mininet.net", "pyroute2", "numpy", "pandas", "pyarrow", "scapy", "ryu")
+# A fabric of 512 hosts holds this many sockets and namespaces open at once.
+_OPEN_FILES = 8192
+
+
+def examine(*, mtu: int, again: bool) -> int:
+    """Print the findings; 0 when a run is possible, 2 when something required is missing."""
+    findings = [*_python(), *_tools(), *_limits(), *_kernel()]
+    runnable = all(f.state != "missing" for f in findings)
+    for f in findings:
+        print(f"{f.state:<8} {f.what:<34} {f.note}")
+    if runnable and os.geteuid() == 0:
+        known = budget.measured(mtu, again=again, progress=Progress())
+        print(
+            f"{'ok':<8} {'switching budget':<34} {known.frame_hops_per_s:,.0f} frames x switches/s at MTU {known.mtu}, "
+            f"{known.cpu_count} CPUs, measured {known.measured_at}"
+        )
+    print("a run is possible" if runnable else "a run is not possible: see the lines that say missing")
+    return 0 if runnable else 2
+
+
+def _python() -> list[Finding]:
+    findings = [Finding("ok", "Python", f"{sys.version.split()[0]} at {sys.executable}")]
+    for name in _MODULES:
+        try:
+            module = importlib.import_module(name)
+        except ImportError as error:
+            findings.append(Finding("missing", f"module {name}", f"{error}: run `sudo scripts/setup.sh`"))
+        else:
+            findings.append(Finding("ok", f"module {name}", str(getattr(module, "__version__", ""))))
+    return findings
+
+
+def _tools() -> list[Finding]:
+    findings = []
+    for tool, package in REQUIRED_TOOLS.items():
+        where = shutil.which(tool)
+        findings.append(Finding("ok" if where else "missing", tool, where or f"apt-get install {package}"))
+    for tool, (package, purpose) in OPTIONAL_TOOLS.items():
+        where = shutil.which(tool)
+        findings.append(Finding("ok" if where else "absent", tool, where or f"{purpose}; apt-get install {package}"))
+    return findings
+
+
+def _limits() -> list[Finding]:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    enough = hard == resource.RLIM_INFINITY or hard >= _OPEN_FILES
+    note = f"{hard}" if enough else f"{hard}: 512 hosts need {_OPEN_FILES}; raise it in /etc/security/limits.conf"
+    return [Finding("ok" if enough else "absent", "open files (hard limit)", note)]
+
+
+def _kernel() -> list[Finding]:
+    if os.geteuid() != 0:
+        return [Finding("absent", "kernel features", "not looked at: run doctor with sudo")]
+    allowed = machine.can_make_namespaces()
+    findings = [
+        Finding("ok", "network namespaces", "")
+        if allowed
+        else Finding("missing", "network namespaces", "CAP_SYS_ADMIN and CAP_NET_ADMIN are missing")
+    ]
+    usable = machine.usable_qdiscs() if allowed else frozenset()
+    for name, (_, module, purpose) in QDISCS.items():
+        state = "ok" if name in usable else "missing" if "required" in purpose else "absent"
+        note = purpose if name in usable else f"{purpose}; kernel module {module} (package linux-modules-extra or the like)"
+        findings.append(Finding(state, f"qdisc {name}", note))
+    datapath = openvswitch.find_datapath()
+    note = "kernel datapath" if datapath == "system" else "userspace datapath (the kernel has no openvswitch module)"
+    findings.append(Finding("ok", "Open vSwitch", f"{machine.open_vswitch_version()}, {note}"))
+    return findings

@@ -1,0 +1,113 @@
+"""What a run should show, known before its first packet: every flow's path, and from it the predicted time.
+
+A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
+or where the policy leaves the choice to a hash that nobody can compute; then there is no prediction, and the reason says so.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller import policy, rules_of
+from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
+from controller.flow import Flow
+from lab.errors import LabError
+from lab.experiment import Experiment
+from lab.plan import Plan, Size, plan
+from lab.predictor import Prediction, predict, roofline_s
+from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
+from topologies import Fabric, Port
+from topologies.units import format_rate, format_size
+from traffic import TRANSPORTS
+from traffic.transport import Endpoint, Pair, WireFlow
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """paths: (source rank, destination rank) -> egress port of every hop; ack_paths: the same keys -> the way back."""
+
+    plan: Plan
+    emulated: Fabric
+    paths: Mapping[Pair, Sequence[Port]] = field(default_factory=dict)
+    ack_paths: Mapping[Pair, Sequence[Port]] = field(default_factory=dict)
+    unknown: str = ""
+
+    def prediction(self, size: Size) -> Prediction | None:
+        if self.unknown:
+            return None
+        sends, mtu = self.plan.sends(size.count), self.plan.experiment.mtu
+        return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+
+    def roofline_s(self, size: Size, scale: Scale) -> float:
+        """In hardware seconds, for the bytes that are really sent."""
+        emulated_s = roofline_s(size.emulated_bytes, self.plan.algo_factor, self.plan.b_acc_mbps / scale.rate_scale)
+        return scale.hardware_s(emulated_s)
+
+
+def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
+    """Rank by rank, where its sockets are."""
+    return [
+        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
+        for rank, host in enumerate(planned.hosts)
+    ]
+
+
+def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
+    """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
+    if planned.experiment.controller:
+        return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
+    plane = DataPlane(emulated, rules_of(policy(planned.experiment.routing), emulated))
+    paths: dict[Pair, Sequence[Port]] = {}
+    ack_paths: dict[Pair, Sequence[Port]] = {}
+    for f in flows:
+        there = Flow(f.src_ip, f.dst_ip, f.proto, f.src_port, f.dst_port)
+        back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
+        try:
+            paths[f.src_rank, f.dst_rank] = plane.path(there)
+            ack_paths[f.src_rank, f.dst_rank] = plane.path(back)
+        except Unpredictable:
+            unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
+            return Forecast(planned, emulated, unknown=unknown)
+        except DataPlaneError as error:
+            raise LabError(f"routing {planned.experiment.routing} does not carry this traffic: {error}") from None
+    return Forecast(planned, emulated, paths, ack_paths)
+
+
+def show(experiment: Experiment, *, as_json: bool) -> None:
+    """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
+    planned = plan(experiment)
+    scale = experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, experiment.time_limit_s)
+    emulated = scale.fabric(planned.fabric)
+    flows = TRANSPORTS[experiment.transport].plan(endpoints(planned, emulated), planned.schedule.pairs)
+    expected = forecast(planned, emulated, flows)
+    rows = [_row(expected, size, scale) for size in planned.sizes(scale)]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    nic = format_rate(planned.nic_mbps)
+    print(f"{emulated.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}")
+    print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
+    print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
+    for row in rows:
+        print(
+            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {row['predicted_s'] * 1e6:>15.1f} "
+            f"{row['ratio']:>7.3f} {row['busbw_gbytes_s']:>13.2f}  {row['bottleneck']}"
+        )
+    if expected.unknown:
+        print(f"no prediction: {expected.unknown}")
+
+
+def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, float | str]:
+    found = expected.prediction(size)
+    roofline = expected.roofline_s(size, scale)
+    predicted_s = scale.hardware_s(found.seconds) if found else math.nan
+    return {
+        "size_bytes": size.size_bytes,
+        "emulated_bytes": size.emulated_bytes,
+        "roofline_s": roofline,
+        "predicted_s": predicted_s,
+        "ratio": predicted_s / roofline,
+        "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
+        "bottleneck": found.bottleneck if found else "",
+    }

@@ -1,0 +1,91 @@
+"""From an experiment to a sandbox: everything that is checked, measured or opened before the first namespace is made."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from lab import machine, relay, sandbox
+from lab.errors import LabError
+from lab.experiment import Experiment, controller_address
+from lab.plan import Plan, plan
+from lab.progress import Progress
+from lab.sandbox import REST_PORT, Sandbox
+from lab.scale import Scale, choose_scale
+
+_RUN_IS_PRIVATE = "a run sees an empty /run of its own"
+
+
+def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int | None) -> int:
+    """`run_topo.py [EXPERIMENT.toml]`."""
+    planned = plan(experiment)
+    folder = _results_folder(out)
+    doors = _ready(experiment, publish)
+    progress = Progress()
+    scale = _scale(planned, progress)
+    scale.fabric(planned.fabric)
+    from lab import run as the_run
+
+    job = partial(the_run.run, planned, scale, folder=folder, as_json=as_json, progress=progress)
+    return _in_sandbox(job, planned, "run", doors)
+
+
+def cli(experiment: Experiment, *, publish: int | None) -> int:
+    """`run_topo.py cli`."""
+    planned = plan(experiment)
+    doors = _ready(experiment, publish)
+    scale = _scale(planned, Progress())
+    from lab import run as the_run
+
+    return _in_sandbox(partial(the_run.prompt, planned, scale), planned, "cli", doors, interactive=True)
+
+
+def _ready(experiment: Experiment, publish: int | None) -> list[Callable[[Sandbox], None]]:
+    """Refuse what this machine cannot do; return the doors to open once the sandbox stands."""
+    machine.require_root()
+    machine.require_tools()
+    if not machine.can_make_namespaces():
+        raise LabError("this root may not make network namespaces: CAP_SYS_ADMIN and CAP_NET_ADMIN are missing")
+    doors: list[Callable[[Sandbox], None]] = []
+    if experiment.controller:
+        address = controller_address(experiment.controller)
+        relay.require_listening(address)
+        doors.append(relay.controller_door(address))
+    if publish is not None:
+        doors.append(relay.published_port(publish, REST_PORT))
+    return doors
+
+
+def _scale(planned: Plan, progress: Progress) -> Scale:
+    if planned.experiment.scale is not None:
+        return planned.experiment.scale
+    from lab import budget
+
+    known = budget.measured(planned.experiment.mtu, progress=progress)
+    return choose_scale(planned.load, known, planned.experiment.time_limit_s)
+
+
+def _results_folder(out: str | None) -> Path | None:
+    if out is None:
+        return None
+    folder = Path(out).expanduser().resolve()
+    if folder.is_relative_to("/run"):
+        raise LabError(f"--out {out}: {_RUN_IS_PRIVATE}, nothing written there would stay: choose another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise LabError(f"--out {out}: exists and is not an empty folder: choose another")
+    return folder
+
+
+def _in_sandbox(
+    job: Callable[[], int],
+    planned: Plan,
+    doing: str,
+    doors: list[Callable[[Sandbox], None]],
+    *,
+    interactive: bool = False,
+) -> int:
+    def outside(made: Sandbox) -> None:
+        for door in doors:
+            door(made)
+
+    about = sandbox.about(fabric=planned.experiment.topology, doing=f"{doing} {planned.experiment.collective}")
+    return sandbox.run(job, about=about, interactive=interactive, outside=outside)

@@ -1,0 +1,131 @@
+"""What this machine has: tools, kernel features, rights. Reads only; every probe happens in a namespace that is thrown away."""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import syscalls
+from lab.errors import LabError
+
+# tool -> Debian and Ubuntu package
+REQUIRED_TOOLS = {
+    "ovsdb-tool": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-ofctl": "openvswitch-switch",
+    "mnexec": "mininet",
+    "nsenter": "util-linux",
+    "ip": "iproute2",
+    "tc": "iproute2",
+}
+OPTIONAL_TOOLS = {
+    "ping": ("iputils-ping", "pingall in `cli`"),
+    "tcpdump": ("tcpdump", "looking at packets in `shell`"),
+    "ethtool": ("ethtool", "looking at offloads in `shell`"),
+    "iperf3": ("iperf3", "the goodput comparison of scripts/bench.py"),
+    "tshark": ("tshark", "tests that read captures"),
+    "tcpreplay": ("tcpreplay", "the sending comparison of scripts/bench.py"),
+}
+# qdisc -> (arguments that make one, kernel module, what it is for)
+QDISCS = {
+    "htb": ("htb", "sch_htb", "link rates: required"),
+    "bfifo": ("bfifo", "built into sch_fifo", "link queues: required"),
+    "netem": ("netem delay 1ms", "sch_netem", "link delay and jitter"),
+    "red": ("red limit 100000 avpkt 1000", "sch_red", "ECN marks by queue length"),
+    "clsact": ("clsact", "sch_ingress", "eBPF on a link's egress"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of `doctor`. state: 'ok', 'missing' (a run is impossible) or 'absent' (one feature less)."""
+
+    state: str
+    what: str
+    note: str
+
+
+def complete_path() -> None:
+    """A root shell without a login has no sbin on its PATH, where Open vSwitch's daemons are."""
+    directories = os.environ.get("PATH", os.defpath).split(":")
+    os.environ["PATH"] = ":".join([*directories, *(d for d in ("/usr/sbin", "/sbin") if d not in directories)])
+
+
+def missing_tools() -> dict[str, str]:
+    return {tool: package for tool, package in REQUIRED_TOOLS.items() if shutil.which(tool) is None}
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        import sys
+
+        raise LabError(f"needs root: run it as `sudo {sys.executable} {' '.join(sys.argv)}`")
+
+
+def require_tools() -> None:
+    """Name everything that is missing at once, with the packages that bring it."""
+    missing = missing_tools()
+    try:
+        import mininet.net  # noqa: F401
+    except ImportError as error:
+        missing[f"Mininet's Python module ({error})"] = "mininet, seen through .venv made by scripts/setup.sh"
+    if missing:
+        tools = ", ".join(f"{tool} (package {package})" for tool, package in missing.items())
+        raise LabError(f"missing {tools}: run `sudo scripts/setup.sh`")
+
+
+def in_throwaway_namespace(probe: Callable[[], str]) -> str:
+    """Run `probe` in a child with a network namespace of its own and return its text; '' when it fails."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(read)
+            syscalls.unshare(syscalls.CLONE_NEWNET)
+            os.write(write, probe().encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def usable_qdiscs() -> frozenset[str]:
+    """The queueing disciplines of QDISCS that this kernel has. Needs root."""
+
+    def probe() -> str:
+        usable = []
+        for name, (arguments, _, _) in QDISCS.items():
+            where = [] if name == "clsact" else ["root"]
+            command = ["tc", "qdisc", "replace", "dev", "lo", *where, *arguments.split()]
+            if subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0:
+                usable.append(name)
+        return " ".join(usable)
+
+    return frozenset(in_throwaway_namespace(probe).split())
+
+
+def can_make_namespaces() -> bool:
+    return in_throwaway_namespace(lambda: "yes") == "yes"
+
+
+def cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def open_vswitch_version() -> str:
+    try:
+        done = subprocess.run(["ovs-vsctl", "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+    return done.stdout.splitlines()[0].rpartition(" ")[2]

@@ -1,0 +1,167 @@
+"""Watches the machine while a measurement runs: link counters, the switch thread, and who else uses the CPU.
+
+One thread, ten samples a second, one batched netlink dump a sample. It only records; `lab.verdict` judges.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+INTERVAL_S = 0.1
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Cumulative CPU seconds: of the machine (all cores), of this lab's processes, and of the switch thread."""
+
+    at_s: float
+    idle_s: float
+    softirq_s: float
+    total_s: float
+    steal_s: float
+    lab_s: float
+    switch_s: float
+    switch_wait_s: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was seen between two moments.
+
+    counters: (samples, interfaces) cumulative bytes; at_s: the samples' times on time.monotonic's clock.
+    Shares are of one core for the switch and of the whole machine for idle; other_cores counts cores.
+    """
+
+    at_s: NDArray[np.float64]
+    intfs: tuple[str, ...]
+    bytes_sent: NDArray[np.int64]
+    stopped_s: float
+    duration_s: float
+    idle_share: float
+    other_cores: float
+    steal_share: float
+    switch_share: float
+    switch_wait_share: float
+
+    def bytes_by_intf(self) -> dict[str, int]:
+        """Bytes that left through each egress interface during the window."""
+        if len(self.at_s) < 2:
+            return {}
+        moved = self.bytes_sent[-1] - self.bytes_sent[0]
+        return dict(zip(self.intfs, (int(n) for n in moved), strict=True))
+
+    def longest_stall_s(self, busy: Sequence[tuple[float, float]]) -> float:
+        """The longest time that no link moved a byte inside one of the `busy` intervals (start, end)."""
+        total = self.bytes_sent.sum(axis=1) if len(self.at_s) else np.zeros(0)
+        longest = 0.0
+        for start, end in busy:
+            inside = np.flatnonzero((self.at_s >= start) & (self.at_s <= end))
+            still_since: float | None = None
+            for i, j in zip(inside[:-1], inside[1:], strict=True):
+                if total[j] != total[i]:
+                    still_since = None
+                    continue
+                still_since = float(self.at_s[i]) if still_since is None else still_since
+                longest = max(longest, float(self.at_s[j]) - still_since)
+        return longest
+
+
+class Monitor:
+    """Samples in the background until `close()`; `window(start, end)` cuts out a measurement.
+
+    read_bytes: () -> cumulative bytes per egress interface; switch_pid: the switch's process. origin_s: when it began.
+    """
+
+    def __init__(self, read_bytes: Callable[[], Mapping[str, int]], switch_pid: int) -> None:
+        self._read_bytes = read_bytes
+        self._switch_pid = switch_pid
+        self._intfs = tuple(read_bytes())
+        self.origin_s = time.monotonic()
+        self._at: list[float] = []
+        self._bytes: list[NDArray[np.int64]] = []
+        self._stopped: list[bool] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def mark(self) -> CpuTimes:
+        """Take a sample now and the CPU times with it: the edge of a window."""
+        self._sample()
+        return read_cpu_times(self._switch_pid)
+
+    def window(self, start: CpuTimes, end: CpuTimes) -> Window:
+        at = np.array(self._at)
+        order = np.argsort(at, kind="stable")
+        inside = order[(at[order] >= start.at_s - INTERVAL_S / 2) & (at[order] <= end.at_s)]
+        span = max(end.at_s - start.at_s, 1e-9)
+        cpu = {name: getattr(end, name) - getattr(start, name) for name in CpuTimes.__slots__}
+        total = max(cpu["total_s"], 1e-9)
+        busy = cpu["total_s"] - cpu["idle_s"] - cpu["softirq_s"] - cpu["steal_s"]
+        return Window(
+            at_s=at[inside],
+            intfs=self._intfs,
+            bytes_sent=np.array([self._bytes[i] for i in inside]).reshape(len(inside), len(self._intfs)),
+            stopped_s=sum(self._stopped[i] for i in inside) * INTERVAL_S,
+            duration_s=span,
+            idle_share=cpu["idle_s"] / total,
+            other_cores=max(0.0, busy - cpu["lab_s"]) / span,
+            steal_share=cpu["steal_s"] / total,
+            switch_share=cpu["switch_s"] / span,
+            switch_wait_share=cpu["switch_wait_s"] / span,
+        )
+
+    def _run(self) -> None:
+        next_at = time.monotonic()
+        while not self._over.is_set():
+            self._sample()
+            next_at = max(next_at + INTERVAL_S, time.monotonic())
+            self._over.wait(next_at - time.monotonic())
+
+    def _sample(self) -> None:
+        counters = self._read_bytes()
+        self._bytes.append(np.fromiter((counters.get(i, 0) for i in self._intfs), np.int64, len(self._intfs)))
+        self._stopped.append(_state(self._switch_pid) in "Tt")
+        self._at.append(time.monotonic())
+
+
+def read_cpu_times(switch_pid: int) -> CpuTimes:
+    """proc(5): /proc/stat, /proc/PID/stat of every process in this PID namespace, /proc/PID/schedstat (ns)."""
+    user, nice, system, idle, iowait, irq, softirq, steal = (
+        int(x) / _TICKS_PER_S for x in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+    )
+    ran_ns, waited_ns = (int(x) for x in Path(f"/proc/{switch_pid}/schedstat").read_text().split()[:2])
+    return CpuTimes(
+        at_s=time.monotonic(),
+        idle_s=idle + iowait,
+        softirq_s=irq + softirq,
+        total_s=user + nice + system + idle + iowait + irq + softirq + steal,
+        steal_s=steal,
+        lab_s=sum(_process_cpu_s(p) for p in Path("/proc").glob("[0-9]*")),
+        switch_s=ran_ns / 1e9,
+        switch_wait_s=waited_ns / 1e9,
+    )
+
+
+def _process_cpu_s(proc: Path) -> float:
+    with suppress(OSError):
+        fields = (proc / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return 0.0
+
+
+def _state(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "X"

@@ -1,0 +1,27 @@
+"""What the terminal shows while something takes longer than a moment. Goes to stderr: stdout carries results."""
+
+import sys
+import time
+
+
+class Progress:
+    """`step()` names what happens now; on a terminal the line is overwritten, in a log each step is a line."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._tty = sys.stderr.isatty()
+        self._started = time.monotonic()
+        self._shown = ""
+
+    def step(self, text: str) -> None:
+        if self.quiet or text == self._shown:
+            return
+        self._shown = text
+        line = f"[{time.monotonic() - self._started:5.1f} s] {text}"
+        print(f"\r\033[K{line}" if self._tty else line, end="" if self._tty else "\n", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        """Clear the line, so that what follows starts clean."""
+        if self._tty and self._shown and not self.quiet:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        self._shown = ""

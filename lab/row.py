@@ -1,0 +1,268 @@
+"""One row of the table: warm-up, timed iterations, what the machine did meanwhile, and whether the number may be believed."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab import kpis
+from lab.bringup import Lab
+from lab.forecast import Forecast
+from lab.monitor import Monitor, Window
+from lab.plan import Size
+from lab.predictor import ETHERNET_BYTES, Prediction
+from lab.progress import Progress
+from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
+from lab.scale import Scale
+from lab.verdict import Evidence, judge
+from topologies.openvswitch import datapath_drops
+from topologies.units import format_size
+from traffic import values
+from traffic.replay import IterationResult, Replay
+from traffic.transport import Transport
+
+Buffers = Sequence[NDArray[np.float32]]
+
+
+@dataclass
+class _Half:
+    """The iterations of one half of the table, out of place or in place."""
+
+    results: list[IterationResult] = field(default_factory=list)
+    wrong: int = 0
+
+    @property
+    def seconds(self) -> list[float]:
+        return [r.duration_ns / 1e9 for r in self.results]
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """Cumulative: frames dropped by the fabric's queues and by hosts' own, per interface; lost inside the switch; resent."""
+
+    fabric: dict[str, int]
+    host: dict[str, int]
+    datapath: int
+    resent: int
+
+    def since(self, before: "_Losses") -> "_Losses":
+        return _Losses(
+            {intf: n - before.fabric.get(intf, 0) for intf, n in self.fabric.items()},
+            {intf: n - before.host.get(intf, 0) for intf, n in self.host.items()},
+            self.datapath,
+            self.resent - before.resent,
+        )
+
+
+class RowMeasurement:
+    """Measures one size on a fabric that is up, and adds the row and its iterations to the record."""
+
+    def __init__(
+        self,
+        expected: Forecast,
+        scale: Scale,
+        lab: Lab,
+        transport: Transport,
+        monitor: Monitor,
+        record: RunRecord,
+        progress: Progress,
+    ) -> None:
+        self._expected, self._scale, self._lab = expected, scale, lab
+        self._transport, self._monitor, self._record, self._progress = transport, monitor, record, progress
+        self._plan = expected.plan
+        self._e = expected.plan.experiment
+        self._busy: list[tuple[float, float]] = []
+        self._halves = {False: _Half()} | ({True: _Half()} if self._e.in_place else {})
+
+    def measure(self, size: Size) -> RowResult:
+        """What was measured before an interruption is kept, in a row that says so."""
+        replay = Replay(self._plan.schedule, size.count, self._transport)
+        buffers = [np.zeros(size.count, dtype=np.float32) for _ in self._plan.hosts]
+        for i in range(self._e.warmup_iterations):
+            self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
+            self._iterate(replay, buffers)
+        losses, start = self._losses(), self._monitor.mark()
+        try:
+            for in_place in self._halves:
+                for i in range(self._e.iterations):
+                    self._say(size, f"iteration {i + 1}/{self._e.iterations}{' in place' if in_place else ''}")
+                    self._timed(replay, buffers, size, in_place, i)
+        finally:
+            row = self._judged(size, self._monitor.window(start, self._monitor.mark()), self._losses().since(losses))
+            if self._halves[False].results:
+                self._record.rows.append(row)
+        return row
+
+    # -- iterations -----------------------------------------------------------------------------------------------------
+
+    def _say(self, size: Size, text: str) -> None:
+        self._progress.step(f"{self._e.collective} of {format_size(size.size_bytes)}: {text}")
+
+    def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
+        for rank, buffer in enumerate(buffers):
+            values.fill(buffer, self._e.collective, rank, len(buffers))
+        return replay.run(buffers)
+
+    def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
+        result = self._iterate(replay, buffers)
+        ended = time.monotonic()
+        began = ended - result.duration_ns / 1e9
+        wrong = sum(values.wrong(b, self._e.collective, rank, len(buffers)) for rank, b in enumerate(buffers))
+        self._busy.append((began, ended))
+        self._halves[in_place].results.append(result)
+        self._halves[in_place].wrong += wrong
+        self._record.iterations.append(
+            IterationRecord(
+                collective=self._e.collective,
+                algorithm=self._plan.algorithm,
+                size_bytes=size.size_bytes,
+                in_place=in_place,
+                iteration=i,
+                started_s=began - self._monitor.origin_s,
+                emulated_s=result.duration_ns / 1e9,
+                time_s=self._scale.hardware_s(result.duration_ns / 1e9),
+                slowest_rank=int(result.rank_finished.argmax()),
+                wrong=wrong,
+            )
+        )
+
+    def _losses(self) -> _Losses:
+        return _Losses(
+            self._lab.net.switch_drops(),
+            self._lab.net.host_drops(),
+            datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
+            self._transport.counters().retransmits,
+        )
+
+    # -- judgement ------------------------------------------------------------------------------------------------------
+
+    def _judged(self, size: Size, window: Window, losses: _Losses) -> RowResult:
+        prediction = self._expected.prediction(size)
+        stats = kpis.iteration_stats(self._halves[False].seconds)
+        done = sum(len(half.results) for half in self._halves.values())
+        planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
+        counted = window.bytes_by_intf()
+        self._keep_links(size, window, planned, losses)
+        evidence = Evidence(
+            iterations_done=done,
+            iterations_asked=self._e.iterations * len(self._halves),
+            wrong=sum(half.wrong for half in self._halves.values()),
+            audit=tuple(str(finding) for finding in self._lab.net.audit()),
+            idle_share=window.idle_share,
+            switch_share=window.switch_share,
+            switch_wait_share=window.switch_wait_share,
+            other_cores=window.other_cores,
+            steal_share=window.steal_share,
+            sender_lateness_frames=self._lateness_frames(),
+            stall_s=window.longest_stall_s(self._busy),
+            datapath_stopped_s=window.stopped_s,
+            retransmits=losses.resent,
+            segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
+            dropped_fabric=losses.fabric,
+            dropped_host={},
+            datapath_drops=losses.datapath,
+            frames_per_step=self._plan.frames_per_step(size),
+            measured_to_predicted=stats.mean / prediction.seconds if prediction and self._halves[False].results else None,
+            planned_bytes=planned,
+            counted_bytes=counted,
+            links={intf: self._direction(intf) for intf in planned},
+            smallest_unquantised=self._plan.smallest_unquantised(self._scale),
+        )
+        verdict = judge(evidence)
+        return self._row(size, stats, prediction, counted, losses, verdict.level, verdict.reason)
+
+    def _row(
+        self,
+        size: Size,
+        stats: kpis.IterationStats,
+        prediction: Prediction | None,
+        counted: dict[str, int],
+        losses: _Losses,
+        verdict: str,
+        reason: str,
+    ) -> RowResult:
+        scale, e, plan = self._scale, self._e, self._plan
+        roofline_s = self._expected.roofline_s(size, scale)
+        time_s = scale.hardware_s(stats.mean)
+        balance = kpis.balance(kpis.parallel_uplinks(self._lab.fabric), counted, at_least=size.emulated_bytes / 10)
+        algbw = self._algbw(size, time_s)
+        in_place = self._halves.get(True)
+        return RowResult(
+            fabric=self._lab.fabric.name,
+            routing=e.routing,
+            collective=e.collective,
+            algorithm=plan.algorithm,
+            transport=self._transport.name,
+            ranks=plan.ranks,
+            placement=e.placement,
+            rate_scale=scale.rate_scale,
+            size_scale=scale.size_scale,
+            time_dilation=scale.time_dilation,
+            seed=e.seed,
+            size_bytes=size.size_bytes,
+            emulated_bytes=size.emulated_bytes,
+            iterations=len(self._halves[False].results),
+            time_s=time_s,
+            emulated_s=stats.mean,
+            time_p50_s=scale.hardware_s(stats.p50),
+            time_p95_s=scale.hardware_s(stats.p95),
+            time_p99_s=scale.hardware_s(stats.p99),
+            cv=stats.cv,
+            algbw_gbytes_s=algbw,
+            busbw_gbytes_s=algbw * plan.algo_factor,
+            wrong=self._halves[False].wrong,
+            roofline_s=roofline_s,
+            jct_ratio=kpis.jct_ratio(time_s, roofline_s),
+            predicted_s=scale.hardware_s(prediction.seconds) if prediction else math.nan,
+            bottleneck=prediction.bottleneck if prediction else "",
+            mmr=balance.mmr,
+            jfi=balance.jfi,
+            dropped_fabric=sum(losses.fabric.values()),
+            dropped_host=sum(losses.host.values()) + losses.datapath,
+            retransmits=losses.resent,
+            verdict=verdict,
+            reason=reason,
+            in_place=self._in_place(size, in_place) if in_place else None,
+        )
+
+    def _algbw(self, size: Size, time_s: float) -> float:
+        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided."""
+        return kpis.algbw_gbytes_s(size.emulated_bytes * self._scale.size_scale, time_s)
+
+    def _in_place(self, size: Size, half: _Half) -> InPlace:
+        time_s = self._scale.hardware_s(kpis.iteration_stats(half.seconds).mean)
+        algbw = self._algbw(size, time_s)
+        return InPlace(time_s, algbw, algbw * self._plan.algo_factor, half.wrong)
+
+    def _lateness_frames(self) -> float:
+        """p99 over all sends of how long this process let them wait, in times of one frame at the NIC's rate."""
+        late = [r.lateness_ns for half in self._halves.values() for r in half.results]
+        frame_s = (self._e.mtu + ETHERNET_BYTES) * 8 / (self._plan.nic_mbps / self._scale.rate_scale * 1e6)
+        return float(np.percentile(np.concatenate(late), 99)) / 1e9 / frame_s if late else 0.0
+
+    def _direction(self, intf: str) -> str:
+        fabric = self._lab.fabric
+        link = fabric.link_of(intf)
+        return fabric.direction(link.a if link.a.intf == intf else link.b)
+
+    def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: _Losses) -> None:
+        links = tuple(self._direction(intf) for intf in window.intfs)
+        at_s = window.at_s - self._monitor.origin_s
+        self._record.links.append(LinkSamples(at_s, window.intfs, links, window.bytes_sent))
+        busy_s = sum(end - start for start, end in self._busy)
+        for intf, sent in window.bytes_by_intf().items():
+            rate_mbps = self._lab.fabric.link_of(intf).rate_mbps
+            self._record.link_totals.append(
+                LinkTotal(
+                    size_bytes=size.size_bytes,
+                    intf=intf,
+                    link=self._direction(intf),
+                    bytes_sent=sent,
+                    planned_bytes=planned.get(intf, 0.0),
+                    dropped=losses.fabric.get(intf, 0) + losses.host.get(intf, 0),
+                    utilisation=sent * 8 / (rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
+                )
+            )

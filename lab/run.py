@@ -1,0 +1,162 @@
+"""One run, inside its sandbox. `run` reads as a table of contents; `lab.row` measures one row of it."""
+
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from lab import machine, nccl, results
+from lab.bringup import Lab, lab_up
+from lab.forecast import endpoints, forecast
+from lab.monitor import Monitor
+from lab.plan import Plan
+from lab.progress import Progress
+from lab.row import RowMeasurement
+from lab.rows import RunRecord
+from lab.sandbox import Terminated
+from lab.scale import Scale
+from topologies import Fabric
+from topologies.describe import describe
+from traffic import TRANSPORTS
+from traffic.transport import Transport
+
+INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
+CONGESTION_CONTROL = "cubic"
+
+
+def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
+    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
+    e = plan.experiment
+    emulated = scale.fabric(plan.fabric)
+    record = _new_record(plan, scale)
+    folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now()) if folder is None else folder
+    status = FAILED
+    try:
+        with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
+            record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
+            expected = forecast(plan, emulated, transport.flows)
+            if not as_json:
+                _print(*nccl.preamble(record), *nccl.header())
+            for size in plan.sizes(scale):
+                row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
+                results.write(folder, record)
+                progress.done()
+                if not as_json:
+                    _print(nccl.row_line(row), *nccl.reason_lines(row))
+            record.complete = True
+            status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except Terminated:
+        status = TERMINATED
+    except Exception as error:
+        progress.done()
+        _complain(error)
+    progress.done()
+    record.ended = datetime.now().isoformat(timespec="seconds")
+    results.write(folder, record)
+    _conclude(record, folder, as_json, status)
+    return status
+
+
+def prompt(plan: Plan, scale: Scale) -> int:
+    """`run_topo.py cli`: the fabric, its controller, and Mininet's prompt."""
+    from mininet.cli import CLI
+    from mininet.log import setLogLevel
+
+    emulated = scale.fabric(plan.fabric)
+    setLogLevel("info")
+    try:
+        with _lab(plan, emulated, Progress()) as lab:
+            _print(
+                f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}. Try:",
+                "  h1 ping h2      pingall      links      link leaf1 spine1 down",
+                "  h1 ip route     sh ovs-ofctl -O OpenFlow13 dump-flows leaf1     exit",
+            )
+            CLI(lab.net)
+    except Terminated:
+        return TERMINATED
+    except Exception as error:
+        _complain(error)
+        return FAILED
+    return 0
+
+
+def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextManager[Lab]:
+    e = plan.experiment
+    return lab_up(
+        emulated,
+        policy=e.routing,
+        mtu=e.mtu,
+        addressing=e.addressing,
+        controller=e.controller,
+        congestion_control=CONGESTION_CONTROL,
+        progress=progress,
+    )
+
+
+@contextmanager
+def _transport(plan: Plan, lab: Lab) -> Iterator[Transport]:
+    netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
+    opened = TRANSPORTS[plan.experiment.transport](
+        endpoints(plan, lab.fabric, netns), plan.schedule.pairs, congestion_control=CONGESTION_CONTROL
+    )
+    with closing(opened) as transport:
+        yield transport
+
+
+@contextmanager
+def _watched(lab: Lab) -> Iterator[Monitor]:
+    def sent() -> dict[str, int]:
+        return {intf: counters.tx_bytes for intf, counters in lab.net.link_counters().items()}
+
+    with closing(Monitor(sent, lab.daemons.switch_pid)) as monitor:
+        yield monitor
+
+
+def _new_record(plan: Plan, scale: Scale) -> RunRecord:
+    return RunRecord(
+        experiment=plan.experiment.to_dict() | {"algorithm": plan.algorithm, "topology": plan.experiment.topology},
+        fabric=describe(plan.fabric),
+        scale={**asdict(scale), "time_dilation": scale.time_dilation, "nic_mbps": plan.nic_mbps},
+        machine={
+            "cpu": machine.cpu_model(),
+            "cpus": os.cpu_count(),
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+            "open_vswitch": machine.open_vswitch_version(),
+        },
+        hosts=plan.hosts,
+        command=tuple(sys.argv),
+        started=datetime.now().isoformat(timespec="seconds"),
+    )
+
+
+def _json_value(value: object) -> object:
+    """JSON has no NaN: a value that does not exist is null."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _print(*lines: str) -> None:
+    print("\n".join(lines), flush=True)
+
+
+def _complain(error: Exception) -> None:
+    print(f"run_topo.py: failed and cleaned up: {error or type(error).__name__}", file=sys.stderr)
+
+
+def _conclude(record: RunRecord, folder: Path, as_json: bool, status: int) -> None:
+    if as_json:
+        rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
+        print(json.dumps(rows))
+    elif record.rows:
+        _print(*nccl.footer(record.rows, record.experiment["collective"]))
+    if status in (INTERRUPTED, TERMINATED):
+        print(f"interrupted: {len(record.rows)} rows kept", file=sys.stderr)
+    print(f"results: {folder}", file=sys.stderr)
