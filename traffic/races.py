@@ -1,17 +1,17 @@
-"""Which accesses to a chunk a schedule leaves in no order, whatever the network does.
+"""What a schedule leaves to chance: accesses to a chunk that are in no order, whatever the network does.
 
-Send i is two events: S(i), its sender reads the chunks, and R(i), its receiver has written them. What happens before what:
+Send i is two events: S(i), its sender reads the chunks; R(i), its receiver has written them. What happens before what:
 
     S(i) -> R(i)                    bytes arrive after they were sent
     R(d) -> S(i)                    i waits for d
     S(i) -> S(j), R(i) -> R(j)      j comes after i on the same pair
 
-Each arrow leaves an event that is over and enters one that has not begun. Two accesses to one chunk at one rank conflict
-unless both read or both add; conflicting ones must be in order. Per (rank, chunk) only neighbours in a topological order are
-compared: order is transitive.
+An arrow leaves an event that is over and enters one that has not begun. Two accesses to one chunk at one rank conflict
+unless both read or both add, and then must be in order. Only neighbours in a topological order are compared: order is
+transitive.
 
-Order is read off vector clocks (Fidge, Mattern 1988) with a column per pair: how many of the pair's sends have arrived. As a
-pair's sends arrive in order, one number tells which. Columns are needed only for pairs about which there is a question.
+Order is read off vector clocks (Fidge, Mattern 1988) with a column per pair: how many of the pair's sends have arrived. As
+a pair's sends arrive in order, one number says which. Only pairs about which there is a question get a column.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traffic.errors import TrafficError
-from traffic.schedule import Schedule
+from traffic.schedule import Ints, Schedule
 
 Longs = NDArray[np.int64]
-# Memory for clocks; more columns than fit are done in several passes.
+# Memory for clocks; columns beyond it are done in further passes.
 _CLOCK_BYTES = 128 << 20
 _READ, _ADD, _COPY = 0, 1, 2
 _VERBS = {_READ: "sends it", _ADD: "adds to it", _COPY: "overwrites it"}
@@ -32,44 +32,173 @@ _VERBS = {_READ: "sends it", _ADD: "adds to it", _COPY: "overwrites it"}
 
 @dataclass(frozen=True)
 class Order:
-    """level: (m,) steps before each send, counted along what it waits for; by_level: the sends sorted by level and number;
-    start: where each level starts in by_level, and its end; pair: (m,) number of each send's pair; turn: (m,) its place on
-    the pair, from 1."""
+    """by_level: (m,) the sends in a topological order; start: where each level starts in it, and the end of the last.
+    A level's sends wait for earlier levels only. pair: (m,) number of each send's pair; turn: (m,) its place there, from 1;
+    before: (m,) the send before it on its pair, m if none."""
 
-    level: Longs
     by_level: Longs
     start: Longs
     pair: Longs
     turn: Longs
+    before: Longs
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """Columns: must `earlier` be over when `later` begins? place: rank * n_chunks + chunk; the kinds of both accesses."""
+
+    earlier: Longs
+    later: Longs
+    place: Longs
+    earlier_kind: Longs
+    later_kind: Longs
+
+    def __getitem__(self, chosen: NDArray[np.bool_]) -> "_Questions":
+        columns = (self.earlier, self.later, self.place, self.earlier_kind, self.later_kind)
+        return _Questions(*(c[chosen] for c in columns))
 
 
 def order(schedule: Schedule) -> Order:
-    """A topological order. Raises TrafficError naming a cycle's sends."""
+    """Raises TrafficError naming the sends of a cycle."""
     m = len(schedule)
     _, pair = np.unique(schedule.src.astype(np.int64) * schedule.n_ranks + schedule.dst, return_inverse=True)
     by_pair = np.argsort(pair, kind="stable")
-    first = np.flatnonzero(np.diff(pair[by_pair], prepend=-1))
-    turn = np.empty(m, dtype=np.int64)
-    turn[by_pair] = np.arange(1, m + 1) - np.repeat(first, np.diff(first, append=m))
-    follows = by_pair[1:][np.diff(pair[by_pair]) == 0]
-    before = by_pair[:-1][np.diff(pair[by_pair]) == 0]
-    level = _levels(schedule, np.concatenate((schedule.deps, before)), np.concatenate((_waiting(schedule), follows)))
+    is_first = np.diff(pair[by_pair], prepend=-1) != 0
+    turn, before = np.empty(m, dtype=np.int64), np.full(m, m)
+    turn[by_pair] = np.arange(1, m + 1) - np.maximum.accumulate(np.where(is_first, np.arange(m), 0))
+    before[by_pair[~is_first]] = by_pair[:-1][~is_first[1:]]
+    follows = np.flatnonzero(before < m)
+    level = _levels(
+        schedule, np.concatenate((schedule.deps, before[follows])), np.concatenate((_waiting(schedule), follows))
+    )
     by_level = np.argsort(level, kind="stable")
-    n_levels = int(level.max(initial=-1)) + 1
-    return Order(level, by_level, np.searchsorted(level[by_level], np.arange(n_levels + 1)), pair, turn)
+    start = np.concatenate(([0], np.cumsum(np.bincount(level))))
+    return Order(by_level, start, pair, turn, before)
 
 
 def check_races(schedule: Schedule, order: Order) -> None:
-    """Raises TrafficError for the first two accesses to one chunk that are in no order."""
-    earlier, later, place, kinds = _questions(schedule, order)
-    # An answer that stands in the schedule itself costs no clock.
+    """Raises TrafficError for two accesses to one chunk that are in no order."""
+    asked = _questions(schedule, order)
+    # What stands in the schedule itself costs no clock.
     m = len(schedule)
-    direct = np.isin(later * m + earlier, _waiting(schedule) * m + schedule.deps)
-    open_ = ~(direct & (kinds[1] == _READ)) & (order.pair[earlier] != order.pair[later])
-    earlier, later, place, kinds = earlier[open_], later[open_], place[open_], kinds[:, open_]
-    for columns, clocks in _clocks(schedule, order, np.unique(order.pair[earlier])):
-        asked = np.flatnonzero(np.isin(order.pair[earlier], columns))
-        column = np.searchsorted(columns, order.pair[earlier[asked]])
-        clock = np.where(kinds[1, asked] == _READ, *(c[later[asked], column] for c in clocks))
-        if len(bad := asked[clock < order.turn[earlier[asked]]]):
-            _refuse(schedule, earlier[bad[0]], later[bad[0]], place[bad[0]], kinds[:, bad[0]])
+    is_dep = np.isin(asked.later * m + asked.earlier, _waiting(schedule) * m + schedule.deps)
+    asked = asked[~(is_dep & (asked.later_kind == _READ)) & (order.pair[asked.earlier] != order.pair[asked.later])]
+    for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.pair[asked.earlier])):
+        here = asked[np.isin(order.pair[asked.earlier], columns)]
+        column = np.searchsorted(columns, order.pair[here.earlier])
+        known = np.where(here.later_kind == _READ, at_send[here.later, column], at_arrival[here.later, column])
+        racing = known < order.turn[here.earlier]
+        if racing.any():
+            _refuse(schedule, here[racing])
+
+
+def _waiting(schedule: Schedule) -> Longs:
+    """(len(deps),) the send that waits, for each entry of `deps`."""
+    return np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
+
+
+def _ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
+    """The numbers starts[0] .. starts[0] + counts[0] - 1, then those from starts[1], and so on."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    numbers: Longs = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return numbers
+
+
+def _levels(schedule: Schedule, before: Longs, after: Longs) -> Longs:
+    """(m,) the longest way to each send along the edges before[k] -> after[k] (Kahn's algorithm, a level at a time)."""
+    m = len(schedule)
+    by_before = np.argsort(before, kind="stable")
+    successors = after[by_before]
+    n_successors = np.bincount(before, minlength=m)
+    first = np.cumsum(n_successors) - n_successors
+    missing = np.bincount(after, minlength=m)
+    level = np.full(m, -1)
+    free, depth = np.flatnonzero(missing == 0), 0
+    while len(free):
+        level[free] = depth
+        depth += 1
+        reached, times = np.unique(successors[_ranges(first[free], n_successors[free])], return_counts=True)
+        missing[reached] -= times
+        free = reached[missing[reached] == 0]
+    if (level < 0).any():
+        _refuse_cycle(schedule, before, after, level < 0)
+    return level
+
+
+def _refuse_cycle(schedule: Schedule, before: Longs, after: Longs, stuck: NDArray[np.bool_]) -> None:
+    """Every stuck send waits for another stuck one: walk back until one comes again."""
+    inside = stuck[before] & stuck[after]
+    waits_for = dict(zip(after[inside].tolist(), before[inside].tolist(), strict=True))
+    walk = [next(iter(waits_for))]
+    while (following := waits_for[walk[-1]]) not in walk:
+        walk.append(following)
+    cycle = walk[walk.index(following) :]
+    names = ", ".join(schedule.name_of(i) for i in sorted(cycle)[:6])
+    raise TrafficError(f"{len(cycle)} sends wait for each other (dependencies and the order on a pair): {names}")
+
+
+def _questions(schedule: Schedule, order: Order) -> _Questions:
+    """Each access against those next to it at its place: a run of reads, a run of additions, or one copy."""
+    m, k = len(schedule), schedule.n_chunks
+    chunk = _ranges(schedule.first_chunk.astype(np.int64), schedule.n_chunks_sent)
+    send = np.repeat(np.arange(m), schedule.n_chunks_sent)
+    place = np.concatenate((schedule.src[send] * k + chunk, schedule.dst[send] * k + chunk))
+    kind = np.concatenate((np.full(len(send), _READ), np.where(schedule.reduce[send], _ADD, _COPY)))
+    position = np.empty(m, dtype=np.int64)
+    position[order.by_level] = np.arange(m)
+    send = np.concatenate((send, send))
+    sequence = np.argsort(place * max(m, 1) + position[send])
+    send, place, kind = send[sequence], place[sequence], kind[sequence]
+
+    new_place = np.diff(place, prepend=-1) != 0
+    run_start = np.flatnonzero(new_place | (np.diff(kind, prepend=-1) != 0) | (kind == _COPY))
+    run_length = np.diff(run_start, append=len(send))
+    # The run after each one; of length 0 where that is at another place, or none.
+    next_start = np.append(run_start, len(send))[1:]
+    next_length = np.append(run_length, 0)[1:] * ~np.append(new_place, True)[next_start]
+    counts, starts = np.repeat(next_length, run_length), np.repeat(next_start, run_length)
+    earlier = np.repeat(np.arange(len(send)), counts)
+    later = _ranges(starts, counts)
+    return _Questions(send[earlier], send[later], place[earlier], kind[earlier], kind[later])
+
+
+def _clocks(schedule: Schedule, order: Order, pairs: Longs) -> Iterator[tuple[Longs, Ints, Ints]]:
+    """For `pairs`, some at a time: those pairs, and how many sends of each have arrived for certain (m + 1, pairs) when
+    each send is sent, and when each has arrived. Row m is zeros."""
+    m = len(schedule)
+    at_once = max(1, _CLOCK_BYTES // (8 * (m + 1)))
+    n_deps = np.diff(schedule.dep_start)[order.by_level]
+    deps = schedule.deps[_ranges(schedule.dep_start[:-1][order.by_level], n_deps)]
+    dep_start = np.concatenate(([0], np.cumsum(n_deps)))
+    for some in range(0, len(pairs), at_once):
+        columns = pairs[some : some + at_once]
+        sent = np.zeros((m + 1, len(columns)), dtype=np.int32)
+        arrived = np.zeros_like(sent)
+        column = np.where(np.isin(order.pair, columns), np.searchsorted(columns, order.pair), -1)
+        for a, b in zip(order.start[:-1].tolist(), order.start[1:].tolist(), strict=True):
+            sends, before = order.by_level[a:b], order.before[order.by_level[a:b]]
+            clock = sent[before]
+            waits = np.flatnonzero(n_deps[a:b])
+            if len(waits):
+                heard = arrived[deps[dep_start[a] : dep_start[b]]]
+                clock[waits] = np.maximum(
+                    clock[waits], np.maximum.reduceat(heard, dep_start[a:b][waits] - dep_start[a])
+                )
+            sent[sends] = clock
+            np.maximum(clock, arrived[before], out=clock)
+            own = np.flatnonzero(column[sends] >= 0)
+            clock[own, column[sends[own]]] = order.turn[sends[own]]
+            arrived[sends] = clock
+        yield columns, sent, arrived
+
+
+def _refuse(schedule: Schedule, racing: _Questions) -> None:
+    first = int(np.argmin(np.maximum(racing.earlier, racing.later)))
+    rank, chunk = divmod(int(racing.place[first]), schedule.n_chunks)
+    earlier, later = int(racing.earlier[first]), int(racing.later[first])
+    raise TrafficError(
+        f"chunk {chunk} at rank {rank} is left to chance: send {schedule.name_of(earlier)} "
+        f"{_VERBS[int(racing.earlier_kind[first])]}, send {schedule.name_of(later)} "
+        f"{_VERBS[int(racing.later_kind[first])]}, and neither waits for the other"
+    )

@@ -45,6 +45,12 @@ class Schedule:
     def deps_of(self, send: int) -> Ints:
         return self.deps[self.dep_start[send] : self.dep_start[send + 1]]
 
+    def name_of(self, send: int) -> str:
+        """'12 (3 -> 4, chunk 2)': how messages name a send."""
+        first, n = int(self.first_chunk[send]), int(self.n_chunks_sent[send])
+        chunks = f"chunk {first}" if n == 1 else f"chunks {first} to {first + n - 1}"
+        return f"{send} ({self.src[send]} -> {self.dst[send]}, {chunks})"
+
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The ordered (source, destination) pairs in use, sorted."""
