@@ -3,6 +3,9 @@
 An OpenFlow 1.3 select group hashes UDP by address only, so all queue pairs of a RoCE pair would share one path, and
 it uses the same hash on every switch. `bundle` takes the hash fields and a basis; the datapath id as basis makes
 switches decide independently.
+
+Its hash is symmetric: it sees source XOR destination, of addresses and of ports. So h1->h5, h2->h6, h3->h7 with equal
+ports may all be one flow to it (198.18.0.1 ^ 198.18.0.9 = 198.18.0.2 ^ 198.18.0.10): traffic must vary a port.
 """
 
 from controller.policy import multipath

@@ -100,6 +100,16 @@ def test_one_basis_for_all_polarises_and_one_per_switch_does_not() -> None:
     assert len(cores("ecmp-polarised")) < 4
 
 
+def test_pairs_a_stride_apart_share_a_path_unless_their_ports_differ() -> None:
+    """A property of the symmetric hash that whoever chooses source ports has to know."""
+    fabric = SpineLeaf(spines=4, leaves=2, hosts_per_leaf=4).build()
+    plane = DataPlane(fabric, rules_of(policy("ecmp"), fabric))
+    pairs = [(address(fabric, f"h{i}"), address(fabric, f"h{i + 4}")) for i in (1, 2, 3)]
+    same = {plane.path(Flow(*pair, UDP, 49152, 4791))[1].intf for pair in pairs}
+    varied = {plane.path(Flow(*pair, UDP, 49152 + 7 * i, 4791))[1].intf for i, pair in enumerate(pairs)}
+    assert len(same) == 1 and len(varied) > 1
+
+
 def test_basis_is_the_datapath_id_and_rules_stay_few() -> None:
     fabric = SpineLeaf(spines=2, leaves=8, hosts_per_leaf=4).build()
     rules = rules_of(policy("ecmp"), fabric)
