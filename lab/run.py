@@ -28,6 +28,7 @@ from traffic.transport import Transport
 
 INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 CONGESTION_CONTROL = "cubic"
+SENDER_NICENESS = -10
 
 
 def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
@@ -40,6 +41,8 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     try:
         with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
+            # Senders next: a late one leaves its link idle. Not in `prompt`, whose shells would inherit it.
+            os.setpriority(os.PRIO_PROCESS, 0, SENDER_NICENESS)
             expected = forecast(plan, emulated, transport.flows)
             if not as_json:
                 _print(*nccl.preamble(record), *nccl.header())

@@ -26,7 +26,7 @@ from topologies.fabric import Fabric, Port
 ETHERNET_HEADER = 14
 _BURST_S = 2e-3
 _BURST_SPARE_BYTES = 50
-_QUEUE_FRAMES = 8
+_QUEUE_FRAMES = 32
 # The queue holds k bandwidth-delay products: one keeps a single flow's link busy when it halves its window, the other
 # takes the flows' uneven timing. The round trip is eight links (host, leaf, spine, leaf, host and back) and the
 # emulator's own 1 ms.
