@@ -20,15 +20,17 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore DE
 
 current='start'
 log=$(mktemp -t ai-fabric-setup.XXXXXX)
-made_policy=
+policy=/usr/sbin/policy-rc.d
+policy_mark='# by ai-fabric-testbed: starts no service while packages are installed'
 
 finish() {
     local status=$?
-    [ -z "$made_policy" ] || rm -f /usr/sbin/policy-rc.d
+    remove_policy
     if [ "$status" -eq 0 ]; then
         rm -f "$log"
     else
-        printf 'failed\n' && tail -n 8 "$log" >&2
+        printf 'failed\n'
+        tail -n 8 "$log" >&2
         echo "setup.sh: failed at: $current (exit $status; the whole output is in $log)" >&2
     fi
 }
@@ -58,16 +60,19 @@ not_installed() {
 
 apt_install() { apt-get install -y -q --no-install-recommends --no-upgrade -o DPkg::Lock::Timeout=300 "$@"; }
 
+# Known by its mark: one that a killed run left behind is taken away by the next run.
+remove_policy() { ! grep -qsF "$policy_mark" "$policy" || rm -f "$policy"; }
+
 # Each run starts an Open vSwitch of its own: the one that apt brings is neither started now nor at the next boot.
 install_required() {
     local fresh_ovs
     fresh_ovs=$(not_installed openvswitch-switch)
-    if [ ! -e /usr/sbin/policy-rc.d ]; then
-        made_policy=yes
-        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-        chmod 755 /usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\n%s\nexit 101\n' "$policy_mark" >"$policy"
+        chmod 755 "$policy"
     fi
     apt_install "$@"
+    remove_policy
     if [ -n "$fresh_ovs" ] && command -v systemctl; then
         systemctl disable openvswitch-switch.service
     fi
@@ -76,20 +81,22 @@ install_required() {
 install_optional() {
     local package
     for package in "$@"; do
-        apt_install "$package" || unavailable+=("$package")
+        apt_install "$package" || echo "cannot be had: $package"
     done
 }
 
 packages() {
-    local wanted
+    local wanted extra=()
     mapfile -t wanted < <(not_installed "${required[@]}")
+    # Those that cannot be had are tried again only when something else is set up anew.
+    "$up_to_date" || mapfile -t extra < <(not_installed "${optional[@]}")
+    if [ $((${#wanted[@]} + ${#extra[@]})) -gt 0 ]; then
+        step 'package lists (apt)' refresh "${#wanted[@]}"
+        [ ${#wanted[@]} -eq 0 ] || step "${wanted[*]} (apt)" install_required "${wanted[@]}"
+        [ ${#extra[@]} -eq 0 ] || step "${extra[*]} (apt, optional)" install_optional "${extra[@]}"
+    fi
     mapfile -t extra < <(not_installed "${optional[@]}")
-    unavailable=()
-    [ $((${#wanted[@]} + ${#extra[@]})) -gt 0 ] || return 0
-    step 'package lists (apt)' refresh "${#wanted[@]}"
-    [ ${#wanted[@]} -eq 0 ] || step "${wanted[*]} (apt)" install_required "${wanted[@]}"
-    [ ${#extra[@]} -eq 0 ] || step "${extra[*]} (apt, optional)" install_optional "${extra[@]}"
-    [ ${#unavailable[@]} -eq 0 ] || echo "setup: warning: not installed: ${unavailable[*]}; only tests and benchmarks use them"
+    [ ${#extra[@]} -eq 0 ] || echo "setup: warning: not installed: ${extra[*]}; only tests and benchmarks use them"
 }
 
 # Without network and with only optional packages missing, going on is right.
@@ -101,12 +108,14 @@ fingerprint() {
         sha256sum | cut -d' ' -f1
 }
 
+# One that was once complete, still imports and has this Python is brought up to date; any other is made anew, because
+# pip takes a package for installed of which an interrupted run left only a part.
 make_venv() {
-    rm -f "$venv/setup-stamp"
     local version='import sys; print(sys.version)'
-    if [ "$("$venv/bin/python" -c "$version" 2>/dev/null)" != "$("$python" -c "$version")" ]; then
+    if [ ! -e "$venv/setup-stamp" ] || ! imports || [ "$("$venv/bin/python" -c "$version")" != "$("$python" -c "$version")" ]; then
         "$python" -m venv --clear "$venv"
     fi
+    rm -f "$venv/setup-stamp"
     pip install pip setuptools
 }
 
@@ -116,6 +125,8 @@ pip() { "$venv/bin/python" -m pip "$1" -q -c "$root/constraints.txt" "${@:2}"; }
 link_mininet() {
     ln -sfn /usr/lib/python3/dist-packages/mininet "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
 }
+
+imports() { "$venv/bin/python" "$root/scripts/preflight.py"; }
 
 install_ryu() { pip install --use-pep517 --build-constraint "$root/scripts/ryu-build-constraints.txt" ryu; }
 
@@ -130,16 +141,19 @@ trap finish EXIT
 exec 9<"$root/scripts/setup.sh"
 flock 9
 
+remove_policy
+up_to_date=false
+if [ -x "$python" ] && [ "$(cat "$venv/setup-stamp" 2>/dev/null)" = "$(fingerprint)" ]; then up_to_date=true; fi
 packages
 "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
     refuse "$("$python" -V) at $python: the pinned packages are for Python 3.10 to 3.13"
 stamp=$(fingerprint)
-if [ "$(cat "$venv/setup-stamp" 2>/dev/null)" != "$stamp" ] || ! "$venv/bin/python" "$root/scripts/preflight.py" >/dev/null 2>&1; then
+if ! "$up_to_date" || ! imports >"$log" 2>&1; then
     step 'virtual environment .venv' make_venv
     step 'Ryu' install_ryu
     step 'Python packages' install_python
     link_mininet
-    step 'imports' "$venv/bin/python" "$root/scripts/preflight.py"
+    step 'imports' imports
     give_back
     echo "$stamp" >"$venv/setup-stamp"
 fi
