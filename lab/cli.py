@@ -6,18 +6,16 @@ Exit status: 0 done, every row ok or degraded; 1 done, but a row is invalid; 2 r
 
 import argparse
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from controller import POLICIES
 from lab import machine
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load
-from topologies import TOPOLOGIES, Refused
+from topologies import TOPOLOGIES, Refused, unknown
 from traffic import COLLECTIVES, TRANSPORTS
 
 PROGRAM = "run_topo.py"
@@ -57,6 +55,8 @@ class _Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments"):
             known = [a.option_strings[-1] for a in self._actions if a.option_strings]
             message = f"unknown option{message.removeprefix('unrecognized arguments')}; known: {' '.join(known)}"
+        elif message.endswith("expected one argument"):
+            message += "; one that begins with - is written --option=-value"
         raise LabError(message)
 
 
@@ -86,7 +86,9 @@ def main(argv: Sequence[str]) -> int:
 
 def _overview() -> str:
     commands = "\n".join(f"  {name:<9} {about}" for name, (_, _, about) in COMMANDS.items())
-    return f"An AI-cluster fabric in a box: build it, run a collective over it, judge the result.\n\ncommands:\n{commands}"
+    return (
+        f"An AI-cluster fabric in a box: build it, run a collective over it, judge the result.\n\ncommands:\n{commands}"
+    )
 
 
 # -- options ----------------------------------------------------------------------------------------------------------
@@ -96,8 +98,12 @@ def _experiment_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT.toml", help="default: experiments/default.toml")
     group = parser.add_argument_group("overrides of the experiment")
     for key, (spellings, placeholder, about) in _OPTIONS.items():
-        group.add_argument(SETTINGS[key].option, *spellings, dest=key, metavar=placeholder, help=about.replace("%", "%%"))
-    group.add_argument("--in-place", dest="in_place", action="store_true", default=None, help="measure in place as well")
+        group.add_argument(
+            SETTINGS[key].option, *spellings, dest=key, metavar=placeholder, help=about.replace("%", "%%")
+        )
+    group.add_argument(
+        "--in-place", dest="in_place", action="store_true", default=None, help="measure in place as well"
+    )
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +157,9 @@ def _no_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _experiment(arguments: Arguments) -> Experiment:
+    file = arguments.experiment
+    if file and not Path(file).exists() and file.isidentifier():
+        raise LabError(f"{unknown('command', file, COMMANDS)}; an experiment file ends in .toml")
     return load(arguments.experiment, {key: getattr(arguments, key) for key in (*_OPTIONS, "in_place")})
 
 
@@ -160,9 +169,7 @@ def _experiment(arguments: Arguments) -> Experiment:
 def _run(arguments: Arguments) -> int:
     from lab import launch
 
-    return launch.run(
-        _experiment(arguments), out=arguments.out, as_json=arguments.json, publish=arguments.publish
-    )
+    return launch.run(_experiment(arguments), out=arguments.out, as_json=arguments.json, publish=arguments.publish)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -208,7 +215,11 @@ def _shell(arguments: Arguments) -> int:
     from lab import labs
 
     machine.require_root()
-    return labs.enter(arguments.lab, arguments.command)
+    lab, command = arguments.lab, arguments.command
+    if lab is not None and not lab.isdecimal():
+        # `shell -- ovs-vsctl show`: the id was left out.
+        lab, command = None, [lab, *command]
+    return labs.enter(lab, command[1:] if command[:1] == ["--"] else command)
 
 
 def _stop(arguments: Arguments) -> int:
@@ -244,5 +255,3 @@ COMMANDS: dict[str, Command] = {
     "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
     "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
 }
-
-

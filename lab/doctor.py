@@ -66,15 +66,19 @@ def _kernel() -> list[Finding]:
     if os.geteuid() != 0:
         return [Finding("absent", "kernel features", "not looked at: run doctor with sudo")]
     allowed = machine.can_make_namespaces()
+    lacking = ", ".join(f"CAP_{name}" for name in machine.missing_capabilities())
     findings = [
-        Finding("ok", "network namespaces", "")
-        if allowed
-        else Finding("missing", "network namespaces", "CAP_SYS_ADMIN and CAP_NET_ADMIN are missing")
+        Finding("missing" if lacking else "ok", "root's capabilities", f"{lacking} missing" if lacking else ""),
+        Finding("ok" if allowed else "missing", "network namespaces", "" if allowed else "this root may not make any"),
     ]
     usable = machine.usable_qdiscs() if allowed else frozenset()
     for name, (_, module, purpose) in QDISCS.items():
         state = "ok" if name in usable else "missing" if "required" in purpose else "absent"
-        note = purpose if name in usable else f"{purpose}; kernel module {module} (package linux-modules-extra or the like)"
+        note = (
+            purpose
+            if name in usable
+            else f"{purpose}; kernel module {module} (package linux-modules-extra or the like)"
+        )
         findings.append(Finding(state, f"qdisc {name}", note))
     datapath = openvswitch.find_datapath()
     note = "kernel datapath" if datapath == "system" else "userspace datapath (the kernel has no openvswitch module)"

@@ -1,5 +1,6 @@
 """From an experiment to a sandbox: everything that is checked, measured or opened before the first namespace is made."""
 
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,8 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     """`run_topo.py [EXPERIMENT.toml]`."""
     planned = plan(experiment)
     folder = _results_folder(out)
-    doors = _ready(experiment, publish)
+    doors = _ready(planned, publish)
+    _require_writable(folder or Path("results").resolve())
     progress = Progress()
     scale = _scale(planned, progress)
     scale.fabric(planned.fabric)
@@ -32,19 +34,23 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
 def cli(experiment: Experiment, *, publish: int | None) -> int:
     """`run_topo.py cli`."""
     planned = plan(experiment)
-    doors = _ready(experiment, publish)
+    doors = _ready(planned, publish)
     scale = _scale(planned, Progress())
     from lab import run as the_run
 
     return _in_sandbox(partial(the_run.prompt, planned, scale), planned, "cli", doors, interactive=True)
 
 
-def _ready(experiment: Experiment, publish: int | None) -> list[Callable[[Sandbox], None]]:
+def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]]:
     """Refuse what this machine cannot do; return the doors to open once the sandbox stands."""
+    experiment, fabric = planned.experiment, planned.fabric
     machine.require_root()
     machine.require_tools()
-    if not machine.can_make_namespaces():
-        raise LabError("this root may not make network namespaces: CAP_SYS_ADMIN and CAP_NET_ADMIN are missing")
+    machine.require_capabilities()
+    machine.require_open_files(len(fabric.hosts), sum(len(fabric.ports_of(s.name)) for s in fabric.switches))
+    if planned.needs_netem:
+        machine.require_netem()
+        raise LabError("a link delay is not possible yet: no link is given one; leave --delay out")
     doors: list[Callable[[Sandbox], None]] = []
     if experiment.controller:
         address = controller_address(experiment.controller)
@@ -73,6 +79,17 @@ def _results_folder(out: str | None) -> Path | None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise LabError(f"--out {out}: exists and is not an empty folder: choose another")
     return folder
+
+
+def _require_writable(folder: Path) -> None:
+    """Before the run, because after it the results would be lost."""
+    nearest = next(f for f in (folder, *folder.parents) if f.exists())
+    try:
+        tempfile.TemporaryDirectory(dir=nearest).cleanup()
+    except OSError as error:
+        raise LabError(
+            f"results cannot be written to {folder}: {nearest}: {error.strerror}: choose another folder with --out"
+        ) from None
 
 
 def _in_sandbox(

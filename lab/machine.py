@@ -2,6 +2,8 @@
 
 import os
 import platform
+import resource
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -39,6 +41,9 @@ QDISCS = {
     "red": ("red limit 100000 avpkt 1000", "sch_red", "ECN marks by queue length"),
     "clsact": ("clsact", "sch_ingress", "eBPF on a link's egress"),
 }
+# capability -> its bit in <linux/capability.h>
+CAPABILITIES = {"NET_ADMIN": 12, "NET_RAW": 13, "SYS_ADMIN": 21}
+_SPARE_FILES = 256
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def require_root() -> None:
     if os.geteuid() != 0:
         import sys
 
-        raise LabError(f"needs root: run it as `sudo {sys.executable} {' '.join(sys.argv)}`")
+        raise LabError(f"needs root: run it as `sudo {shlex.join([sys.executable, *sys.argv])}`")
 
 
 def require_tools() -> None:
@@ -77,6 +82,43 @@ def require_tools() -> None:
     if missing:
         tools = ", ".join(f"{tool} (package {package})" for tool, package in missing.items())
         raise LabError(f"missing {tools}: run `sudo scripts/setup.sh`")
+
+
+def missing_capabilities() -> list[str]:
+    """What root may not do here, as in a container: capabilities(7), of which CapEff in proc(5) is a bit mask."""
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("CapEff:")[2].split()[0], 16)
+    return [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
+
+
+def require_capabilities() -> None:
+    if missing := missing_capabilities():
+        names = ", ".join(f"CAP_{name}" for name in missing)
+        raise LabError(
+            f"this root may not make a network, {names} missing: start the container with "
+            f"{' '.join(f'--cap-add {name}' for name in missing)}, or use a virtual machine"
+        )
+    if not can_make_namespaces():
+        raise LabError("this machine allows no new network namespaces: see user.max_net_namespaces in namespaces(7)")
+
+
+def require_open_files(hosts: int, ports: int) -> None:
+    """Of this process, for its hosts' namespaces and sockets; of Open vSwitch, for its ports."""
+    needed = max(3 * hosts, 2 * ports) + _SPARE_FILES
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise LabError(
+            f"{hosts} hosts need {needed} open files, the hard limit is {limit}: raise it as root with "
+            f"`ulimit -n {needed}`, or in /etc/security/limits.conf for good"
+        )
+
+
+def require_netem() -> None:
+    if "netem" not in usable_qdiscs():
+        raise LabError(
+            f"a link delay needs the qdisc netem, which this kernel lacks: load module {QDISCS['netem'][1]} (Ubuntu: package "
+            f"linux-modules-extra-{platform.release()}), or leave out the delay"
+        )
 
 
 def in_throwaway_namespace(probe: Callable[[], str]) -> str:

@@ -42,6 +42,8 @@ def controller_door(address: Address) -> Callable[[Sandbox], None]:
 
 def published_port(port: int, inside_port: int) -> Callable[[Sandbox], None]:
     """Publish a TCP port of the sandbox's loopback on the host's loopback. Binds at once; refuses a taken port."""
+    if not 0 < port < 2**16:
+        raise LabError(f"--publish {port}: no such port, use 1 to 65535")
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -100,7 +100,19 @@ def labs() -> Iterator[Sandbox]:
 
 
 def enter(sandbox: Sandbox, command: list[str]) -> int:
-    """Run a command inside a running sandbox, on this terminal; returns its exit status."""
+    """Run a command inside a running sandbox, on this terminal; returns its exit status.
+
+    A process of its own enters, because a mount namespace admits single-threaded processes only; and its child runs the
+    command, because a PID namespace admits children only.
+    """
+    doorman = os.fork()
+    if doorman == 0:
+        _guarded(lambda: _enter(sandbox, command))
+    with _signals(_ignore):
+        return _exit_status(doorman)
+
+
+def _enter(sandbox: Sandbox, command: list[str]) -> int:
     cwd = os.getcwd()
     for kind, flag in (("net", syscalls.CLONE_NEWNET), ("pid", syscalls.CLONE_NEWPID), ("mnt", syscalls.CLONE_NEWNS)):
         syscalls.setns(f"/proc/{sandbox.init_pid}/ns/{kind}", flag)
@@ -108,9 +120,17 @@ def enter(sandbox: Sandbox, command: list[str]) -> int:
     if child == 0:
         with suppress(OSError):
             os.chdir(cwd)
-        os.execvp(command[0], command)
+        _guarded(lambda: _exec(command))
     with _signals(_ignore):
         return _exit_status(child)
+
+
+def _exec(command: list[str]) -> int:
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+        return 127
 
 
 def about(*, fabric: str, doing: str) -> dict[str, Any]:
