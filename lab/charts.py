@@ -48,7 +48,9 @@ class _Chart:
         self.step = _nice(highest * 1.08 / 5)
         self.top = self.step * math.ceil(highest * 1.04 / self.step)
         # One size alone stands in the middle.
-        self.low, self.high = (sizes[0] / 2, sizes[0] * 2) if sizes[0] == sizes[-1] else (sizes[0], sizes[-1])
+        alone = sizes[0] == sizes[-1]
+        self.low = sizes[0] / 2 if alone else float(sizes[0])
+        self.high = sizes[0] * 2.0 if alone else float(sizes[-1])
 
     def x(self, size: float) -> float:
         share = math.log(size / self.low) / math.log(self.high / self.low)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,9 +159,9 @@ def _p_max_at_most(k: int, flows: int, paths: int) -> float:
     return 1.0 if k >= flows else min(1.0, float(total[flows]) / p_sum)
 
 
-def _power(polynomial: NDArray[np.float64], exponent: int, terms: int) -> NDArray[np.float64]:
+def _power(polynomial: NDArray[np.floating[Any]], exponent: int, terms: int) -> NDArray[np.floating[Any]]:
     """polynomial^exponent by squaring, cut to `terms` coefficients."""
-    result = np.ones(1)
+    result: NDArray[np.floating[Any]] = np.ones(1)
     while exponent:
         if exponent & 1:
             result = np.convolve(result, polynomial)[:terms]

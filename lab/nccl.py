@@ -61,15 +61,16 @@ def _root(collective: str) -> int:
 def preamble(record: RunRecord) -> list[str]:
     """What nccl-tests prints before the table, then what is emulated, in comment lines."""
     e = record.experiment
+    sweep = (e["min_bytes"], e["max_bytes"], e["step_factor"], "factor")
     lines = [
         f"# nccl-tests version {VERSION}-format nccl-headers=0 nccl-library=0",
         f"# Collective test starting: {program(e['collective'])}",
-        "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d "
-        "graph: %d unalign: %d"
-        % (1, 1, e["min_bytes"], e["max_bytes"], e["step_factor"], "factor", e["warmup_iterations"], e["iterations"], 1, 1, 0, 0),
+        "# nThread 1 nGpus 1 minBytes %d maxBytes %d step: %d(%s) " % sweep
+        + "warmup iters: %d iters: %d agg iters: %d " % (e["warmup_iterations"], e["iterations"], 1)
+        + "validation: %d graph: %d unalign: %d" % (1, 0, 0),
         "#",
         "# Using devices",
-    ]  # fmt: skip
+    ]
     lines += (
         "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] %s"
         % (d["rank"], d["group"], d["pid"], d["hostname"], d["device"], 0, 0, 0, d["device_info"])
@@ -81,11 +82,12 @@ def preamble(record: RunRecord) -> list[str]:
 def scale_lines(record: RunRecord) -> list[str]:
     """The fabric, and what the machine emulates beside what the hardware would be."""
     fabric, s = record.fabric, record.scale
+    here = format_rate(s["nic_mbps"] / s["rate_scale"])
+    factors = f"rates / {s['rate_scale']:g}, sizes / {s['size_scale']:g}, times x {s['time_dilation']:g}"
+    choices = f"routing {record.experiment['routing']}, transport {record.experiment['transport']}"
     return [
-        f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts, {fabric['switches']} switches; "
-        f"routing {record.experiment['routing']}, transport {record.experiment['transport']}",
-        f"Emulated: rates / {s['rate_scale']:g}, sizes / {s['size_scale']:g}, times x {s['time_dilation']:g}: "
-        f"a {format_rate(s['nic_mbps'])} link runs at {format_rate(s['nic_mbps'] / s['rate_scale'])} here",
+        f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts, {fabric['switches']} switches; {choices}",
+        f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
     ]
 

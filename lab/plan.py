@@ -100,8 +100,12 @@ class Plan:
         """The schedule with bytes, for the predictor. count: emulated elements."""
         s = self.schedule
         return Sends(
-            s.src.astype(np.int64), s.dst.astype(np.int64), s.elements(count) * ELEMENT_BYTES, s.dep_start, s.deps.astype(np.int64)
-        )  # fmt: skip
+            src=s.src.astype(np.int64),
+            dst=s.dst.astype(np.int64),
+            n_bytes=s.elements(count) * ELEMENT_BYTES,
+            dep_start=s.dep_start,
+            deps=s.deps.astype(np.int64),
+        )
 
     def frames_per_step(self, size: Size) -> float:
         """Full frames in the smallest message of a step, as emulated."""

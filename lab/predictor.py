@@ -22,6 +22,7 @@ from topologies.shaping import shapes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Pair = tuple[int, int]
 
 # Ethernet 14 (tc counts no CRC, preamble or gap), IPv4 20, TCP 20 with the 12 bytes of timestamps (RFC 7323).
 ETHERNET_BYTES = 14
@@ -139,7 +140,7 @@ class _Paths:
 
 
 def _index_paths(
-    sends: Sends, paths: Mapping[tuple[int, int], Sequence[Port]], back_paths: Mapping[tuple[int, int], Sequence[Port]]
+    sends: Sends, paths: Mapping[Pair, Sequence[Port]], back_paths: Mapping[Pair, Sequence[Port]]
 ) -> _Paths:
     pairs, pair = np.unique(np.stack((sends.src, sends.dst), axis=1), axis=0, return_inverse=True)
     number: dict[str, int] = {}
@@ -167,25 +168,26 @@ def _csr(lists: list[list[int]]) -> tuple[Ints, Ints]:
 def predict(
     fabric: Fabric,
     sends: Sends,
-    paths: Mapping[tuple[int, int], Sequence[Port]],
+    paths: Mapping[Pair, Sequence[Port]],
     mtu: int,
     *,
-    ack_paths: Mapping[tuple[int, int], Sequence[Port]] | None = None,
+    ack_paths: Mapping[Pair, Sequence[Port]] | None = None,
     latency: Latency = DEFAULT_LATENCY,
 ) -> Prediction:
     """One iteration of the collective on the emulated fabric.
 
     paths: (source rank, destination rank) -> the egress port of every hop, for every pair that sends; ack_paths: the same
-    keys -> the way back, by default over the same links. A pair with an empty path (one host) costs nothing on the wire.
+    keys -> the way back, by default the opposite pair's path, or the same links. An empty path (one host) costs nothing.
     """
     if len(sends) == 0:
         return Prediction(0.0, "", {})
-    back = {pair: _way_back(fabric, path) for pair, path in paths.items()} if ack_paths is None else ack_paths
+    back = _ways_back(fabric, paths) if ack_paths is None else ack_paths
     return _Walk(fabric, sends, _index_paths(sends, paths, back), mtu, latency).run()
 
 
-def _way_back(fabric: Fabric, path: Sequence[Port]) -> list[Port]:
-    return [fabric.peer(port) for port in reversed(path)]
+def _ways_back(fabric: Fabric, paths: Mapping[Pair, Sequence[Port]]) -> dict[Pair, Sequence[Port]]:
+    same_links = {pair: [fabric.peer(port) for port in reversed(path)] for pair, path in paths.items()}
+    return {pair: paths.get(pair[::-1], same_links[pair]) for pair in paths}
 
 
 class _Walk:
@@ -200,7 +202,7 @@ class _Walk:
         self._burst_s = np.array([shaped[i].burst_bytes if i in shaped else 0 for i in paths.intfs]) * self._byte_s
         self._delay_s = np.array([link.delay_us for link in links]) * 1e-6 + latency.per_hop_s
         frames = -(-sends.n_bytes // mss_bytes(mtu))
-        self._wire = sends.n_bytes + frames * (ETHERNET_BYTES + TCP_IP_BYTES)
+        self._wire: Floats = sends.n_bytes + frames * float(ETHERNET_BYTES + TCP_IP_BYTES)
         self._acks = np.ceil(frames / FRAMES_PER_ACK) * ACK_BYTES
         self._last_frame = np.minimum(self._wire, mtu + ETHERNET_BYTES)
         # A link's `paid` is the time at which its bucket, filling at the link's rate, is back at zero.

@@ -31,7 +31,8 @@ p { margin: 6px 0; max-width: 90ch; }
 .card span { color: var(--soft); font-size: 13px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; width: 100%; }
-th { text-align: right; font-weight: 600; color: var(--soft); padding: 5px 7px; border-bottom: 2px solid var(--line); vertical-align: bottom; white-space: nowrap; }
+th { text-align: right; font-weight: 600; color: var(--soft); padding: 5px 7px; border-bottom: 2px solid var(--line);
+  vertical-align: bottom; white-space: nowrap; }
 td { text-align: right; padding: 5px 7px; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
 th.text, td.text { text-align: left; }
 td.wide { white-space: normal; min-width: 260px; text-align: left; }
@@ -119,7 +120,8 @@ def _results(rows: Sequence[RowResult]) -> str:
 def _result_cells(r: RowResult) -> tuple[str, ...]:
     unexplained = r.time_s / r.predicted_s if r.predicted_s else math.nan
     return (
-        format_size(r.size_bytes), f"<span class='mark {r.verdict}'>{r.verdict}</span>", _duration(r.time_s), _duration(r.time_p50_s), _duration(r.time_p99_s),
+        format_size(r.size_bytes), f"<span class='mark {r.verdict}'>{r.verdict}</span>",
+        _duration(r.time_s), _duration(r.time_p50_s), _duration(r.time_p99_s),
         _share(r.cv), _number(r.algbw_gbytes_s), _number(r.busbw_gbytes_s), _duration(r.roofline_s), _number(r.jct_ratio, 4),
         _duration(r.predicted_s), _number(unexplained, 4), str(r.wrong), str(r.retransmits), escape(r.bottleneck),
     )  # fmt: skip
@@ -179,8 +181,8 @@ def _links(record: RunRecord, fabric: Fabric) -> str:
 def _link_cells(t: LinkTotal) -> tuple[str, ...]:
     counted = t.bytes_sent / t.planned_bytes if t.planned_bytes else math.nan
     return (
-        escape(t.link), escape(t.intf), f"{t.bytes_sent:,}", f"{t.planned_bytes:,.0f}", _number(counted, 4), _share(t.utilisation),
-        str(t.dropped),
+        escape(t.link), escape(t.intf), f"{t.bytes_sent:,}", f"{t.planned_bytes:,.0f}", _number(counted, 4),
+        _share(t.utilisation), str(t.dropped),
     )  # fmt: skip
 
 

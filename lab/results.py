@@ -50,7 +50,8 @@ def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> P
 
 
 def write(folder: Path, record: RunRecord) -> None:
-    """All of the folder's files, from what the run has so far."""
+    """All of the folder's files, from what the run has so far. Makes the folder where it is missing."""
+    _make_parents(folder)
     _write(folder / "manifest.json", _json(manifest(record)))
     _write(folder / "results.csv", csv_text(record.rows))
     _write(folder / "nccl.json", _json(nccl.document(record)))

@@ -34,8 +34,8 @@ MAX_UNEXPLAINED_RATIO = 1.25
 MIN_PREDICTED_RATIO = 0.90
 # Counted against planned bytes of a link: acknowledgements and retransmissions are within it (kpis: within 1 % planned).
 MAX_COUNT_ERROR = 0.05
-# Below this a link's count is handshakes and acknowledgements.
-MIN_COUNTED_BYTES = 100_000.0
+# Of the busiest link: below it a link carries acknowledgements alone, whose number is TCP's to choose.
+MIN_COUNTED_SHARE = 0.05
 # Segments sent again, of all sent: TCP probing a full queue stays below it.
 MAX_RETRANSMIT_SHARE = 0.01
 
@@ -141,10 +141,9 @@ def _lost_outside(e: Evidence) -> Iterator[str]:
 def _miscounted(e: Evidence) -> Iterator[str]:
     if e.iterations_done < e.iterations_asked:
         return
+    least = MIN_COUNTED_SHARE * max(e.planned_bytes.values(), default=0.0)
     off = {
-        name: e.counted_bytes.get(name, 0) / planned - 1
-        for name, planned in e.planned_bytes.items()
-        if planned >= MIN_COUNTED_BYTES
+        name: e.counted_bytes.get(name, 0) / planned - 1 for name, planned in e.planned_bytes.items() if planned > least
     }
     worst = max(off, key=lambda name: abs(off[name]), default=None)
     if worst is not None and abs(off[worst]) > MAX_COUNT_ERROR:

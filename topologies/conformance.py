@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from ipaddress import IPv4Address, IPv4Network
+from typing import Any
 
 from topologies.addressing import FABRIC_NETWORK
 from topologies.describe import Distances, describe
@@ -32,10 +33,10 @@ def _findings(topology: Topology) -> Iterator[str]:
     yield from _against_closed_form(topology, fabric)
 
 
-def _frozen(topology: Topology) -> Iterator[str]:
+def _frozen(topology: Any) -> Iterator[str]:
     if not is_dataclass(topology):
         yield "it is not a dataclass: its parameters cannot be read from the command line"
-    elif not topology.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    elif not vars(type(topology))["__dataclass_params__"].frozen:
         yield "its dataclass is not frozen: parameters must not change after the build"
 
 
@@ -58,7 +59,7 @@ def _against_closed_form(topology: Topology, fabric: Fabric) -> Iterator[str]:
 def _bisection(want: ClosedForm, fabric: Fabric) -> Iterator[str]:
     half = len(fabric.hosts) // 2
     if not 0 <= want.bisection_links <= half:
-        yield f"bisection_links: closed_form() says {want.bisection_links}, {half} hosts can send no more than {half} links' worth"
+        yield f"bisection_links: closed_form() says {want.bisection_links}, {half} hosts load {half} links at most"
 
 
 def _connected(fabric: Fabric) -> Iterator[str]:

@@ -20,6 +20,8 @@ from topologies.tiers import rows, scale_out_links, tiers
 from topologies.topology import ClosedForm, Topology
 from topologies.units import format_rate
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class UnitPrices:
@@ -116,17 +118,17 @@ class Distances:
     """Shortest paths between the switches that hosts are plugged into, by one matrix product per link of distance."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._hosts = np.zeros(0)
-        self._distance = np.zeros((0, 0))
-        self._paths = np.zeros((0, 0))
+        self._hosts: Floats = np.zeros(0)
+        self._distance: Floats = np.zeros((0, 0))
+        self._paths: Floats = np.zeros((0, 0))
         self._edge_of: dict[str, int] = {}
         if fabric.hosts:
             self._measure(fabric)
 
-    def links_between(self, hosts: Sequence[str], a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.float64]:
+    def links_between(self, hosts: Sequence[str], a: NDArray[np.int32], b: NDArray[np.int32]) -> Floats:
         """Links between the switches of hosts[a[i]] and hosts[b[i]], for every i; inf where there is no way."""
         edge = np.array([self._edge_of[h] for h in hosts])
-        found: NDArray[np.float64] = self._distance[edge[a], edge[b]]
+        found: Floats = self._distance[edge[a], edge[b]]
         return found
 
     def _measure(self, fabric: Fabric) -> None:
@@ -171,10 +173,10 @@ class Distances:
         return int(self._paths[self._distance == self.diameter].min())
 
 
-def _all_shortest(cables: NDArray[np.float64], sources: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
+def _all_shortest(cables: Floats, sources: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """(distance, number of shortest paths) from each source to each node, (sources, nodes); distance inf = unreachable."""
-    distance = np.full((len(sources), len(cables)), np.inf)
-    paths = np.zeros_like(distance)
+    distance: Floats = np.full((len(sources), len(cables)), np.inf)
+    paths: Floats = np.zeros_like(distance)
     here = np.arange(len(sources))
     distance[here, sources] = 0
     paths[here, sources] = 1

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from topologies.fabric import Fabric, Link
 from topologies.tiers import rows, scale_out_links, tiers
@@ -48,14 +49,15 @@ def svg(fabric: Fabric, utilisation: Mapping[str, float] | None = None) -> str:
     body = "\n".join((*lines, *(_box(b) for b in boxes.values()), *(_legend() if utilisation is not None else ())))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
-        f'aria-label="Drawing of the fabric {escape(fabric.name, quote=True)}" font-family="system-ui, sans-serif">\n{body}\n</svg>\n'
+        f'aria-label="Drawing of the fabric {escape(fabric.name)}" font-family="system-ui, sans-serif">\n'
+        f"{body}\n</svg>\n"
     )
 
 
 def colour(load: float) -> str:
     """'#rrggbb' of a load from 0 to 1."""
     load = min(max(load, 0.0), 1.0)
-    for (low, a), (high, b) in zip(_RAMP, _RAMP[1:], strict=False):
+    for (low, a), (high, b) in pairwise(_RAMP):
         if load <= high:
             t = (load - low) / (high - low)
             return "#" + "".join(f"{round(x + (y - x) * t):02x}" for x, y in zip(a, b, strict=True))
@@ -142,12 +144,10 @@ def _hosts_below(fabric: Fabric, boxes: dict[str, _Box], place: Callable[[str], 
             stands_for |= dict.fromkeys(hosts, key)
             continue
         step = min(room / len(hosts), 44.0)
-        for i, host in enumerate(hosts):
-            left = x + (i - (len(hosts) - 1) / 2) * step
-            boxes[host] = _Box(
-                left, y, step * 0.84, host if len(host) * 6.6 < step else "", f"{host} on {switch}", host=True
-            )
-            stands_for[host] = host
+        for i, name in enumerate(hosts):
+            left, text = x + (i - (len(hosts) - 1) / 2) * step, name if len(name) * 6.6 < step else ""
+            boxes[name] = _Box(left, y, step * 0.84, text, f"{name} on {switch}", host=True)
+            stands_for[name] = name
     return stands_for
 
 

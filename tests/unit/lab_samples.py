@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from lab.rows import RowResult, RunRecord
+from topologies import topology
+from topologies.describe import describe
 
 ROW = RowResult(
     fabric="spine-leaf", routing="ecmp", collective="all_reduce", algorithm="ring", transport="tcp", ranks=16,
@@ -28,9 +30,6 @@ def row(**changes: Any) -> RowResult:
 
 
 def record(*rows: RowResult, **changes: Any) -> RunRecord:
-    from topologies import topology
-    from topologies.describe import describe
-
     fabric = topology("spine-leaf").build()
     fields: dict[str, Any] = {
         "experiment": EXPERIMENT,

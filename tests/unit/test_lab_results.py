@@ -4,7 +4,7 @@ import csv
 import json
 import os
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,20 +12,23 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from lab import results
+from lab import report, results
 from lab.errors import LabError
 from lab.rows import IterationRecord, LinkSamples, LinkTotal
 from tests.unit.lab_samples import record, row
+from topologies import Fabric, topology
+from topologies.describe import describe
 
-COLUMNS = (
-    "fabric, routing, collective, algorithm, transport, ranks, placement, rate_scale, size_scale, time_dilation, seed, size_bytes, "
-    "emulated_bytes, iterations, time_s, emulated_s, time_p50_s, time_p95_s, time_p99_s, cv, algbw_gbytes_s, busbw_gbytes_s, wrong, "
-    "roofline_s, jct_ratio, predicted_s, bottleneck, mmr, jfi, dropped_fabric, dropped_host, retransmits, verdict, reason"
-).split(", ")
+COLUMNS = [
+    "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
+    "time_dilation", "seed", "size_bytes", "emulated_bytes", "iterations", "time_s", "emulated_s", "time_p50_s", "time_p95_s",
+    "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
+    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason",
+]  # fmt: skip
 FILES = {
     "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
 }  # fmt: skip
-NOW = datetime(2026, 1, 5, 10, 11, 12)
+NOW = datetime(2026, 1, 5, 10, 11, 12, tzinfo=timezone.utc)
 
 
 def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
         tmp_path, record(row(), row(mmr=float("nan"), verdict="degraded"), iterations=iterations, links=[links])
     )
     assert {f.name for f in tmp_path.iterdir()} == FILES
-    lines = list(csv.reader((tmp_path / "results.csv").open()))
+    lines = list(csv.reader((tmp_path / "results.csv").read_text().splitlines()))
     assert lines[0] == COLUMNS and len(lines) == 3
     assert lines[2][COLUMNS.index("mmr")] == ""
     table = pq.read_table(tmp_path / "results.parquet")
@@ -60,8 +63,6 @@ def test_a_run_without_rows_still_writes_readable_files(tmp_path: Path) -> None:
 
 
 def test_the_manifest_can_rebuild_the_fabric(tmp_path: Path) -> None:
-    from topologies import Fabric, topology
-
     results.write(tmp_path, record(row(), complete=True))
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["complete"] is True and manifest["rows"] == 1
@@ -112,14 +113,14 @@ class _Links(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_report_is_whole_and_opens_offline(tmp_path: Path) -> None:
+def test_the_report_is_whole_and_opens_offline() -> None:
     totals = [
         LinkTotal(2**30, "leaf1-eth5", "leaf1->spine1", 900, 1000.0, 0, 0.9),
         LinkTotal(2**30, "h1-eth0", "h1->leaf1", 5, 5.0, 0, 0.1),
     ]
     bad = row(verdict="invalid", reason="<b>CPU-limited</b>; x")
     rows = (row(size_bytes=2**28), replace(bad, in_place=None))
-    text = results.report.html(record(*rows, link_totals=totals, notes=["leaf1: 1 flow"]))
+    text = report.html(record(*rows, link_totals=totals, notes=["leaf1: 1 flow"]))
     parser = _Links()
     parser.feed(text)
     assert parser.loaded == [] and parser.open == []
@@ -128,11 +129,8 @@ def test_the_report_is_whole_and_opens_offline(tmp_path: Path) -> None:
 
 
 def test_the_report_of_512_hosts_stays_small() -> None:
-    from topologies import topology
-    from topologies.describe import describe
-
     fabric = topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build()
     totals = [
         LinkTotal(2**30, p.intf, fabric.direction(p), 5, 5.0, 0, 0.1) for link in fabric.links for p in link.ports
     ]
-    assert len(results.report.html(record(row(), fabric=describe(fabric), link_totals=totals))) < 500_000
+    assert len(report.html(record(row(), fabric=describe(fabric), link_totals=totals))) < 500_000

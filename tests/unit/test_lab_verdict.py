@@ -10,8 +10,8 @@ from lab.verdict import Evidence, collision_note, judge
 FINE: dict[str, Any] = {
     "iterations_done": 3, "iterations_asked": 3, "idle_share": 0.4, "switch_share": 0.5, "switch_wait_share": 0.01,
     "other_cores": 0.1, "steal_share": 0.0, "sender_lateness_frames": 1.0, "stall_s": 0.1, "segments": 10_000.0, "retransmits": 3,
-    "frames_per_step": 36.0, "measured_to_predicted": 1.02, "planned_bytes": {"h1-eth0": 1e6}, "counted_bytes": {"h1-eth0": 1_004_000},
-    "dropped_host": {"h1-eth0": 0},
+    "frames_per_step": 36.0, "measured_to_predicted": 1.02, "planned_bytes": {"h1-eth0": 1e6},
+    "counted_bytes": {"h1-eth0": 1_004_000}, "dropped_host": {"h1-eth0": 0},
 }  # fmt: skip
 
 
@@ -76,6 +76,12 @@ def test_grave_reasons_come_first_and_decide() -> None:
 def test_an_interrupted_row_is_not_blamed_for_bytes_it_did_not_send() -> None:
     verdict = judge(Evidence(**(FINE | {"iterations_done": 1, "counted_bytes": {"h1-eth0": 300_000}})))
     assert verdict.level == "degraded"
+
+
+def test_acknowledgements_alone_are_not_counted() -> None:
+    """TCP decides how often it acknowledges: a link that carries nothing else is not judged by its bytes."""
+    planned = {"h1-eth0": 1e6, "leaf2-eth6": 4_000.0}
+    assert judge(Evidence(**(FINE | {"planned_bytes": planned, "counted_bytes": {"h1-eth0": 1_000_000}}))).level == "ok"
 
 
 def test_uneven_few_flows_are_explained_not_blamed() -> None:

@@ -40,9 +40,13 @@ def test_no_even_split_of_hosts_by_order_is_below_the_stated_bisection(name: str
 
 
 SPINE_LEAF = [
-    ("spine-leaf", 4), ("spine-leaf:spines=4", 8), ("spine-leaf:spines=8", 8), ("spine-leaf:spines=1,leaves=2,hosts_per_leaf=8", 1),
-    ("spine-leaf:spines=2,leaves=6,links_per_pair=2", 12), ("spine-leaf:leaves=1,hosts_per_leaf=8", 4),
-]  # fmt: skip
+    ("spine-leaf", 4),
+    ("spine-leaf:spines=4", 8),
+    ("spine-leaf:spines=8", 8),
+    ("spine-leaf:spines=1,leaves=2,hosts_per_leaf=8", 1),
+    ("spine-leaf:spines=2,leaves=6,links_per_pair=2", 12),
+    ("spine-leaf:leaves=1,hosts_per_leaf=8", 4),
+]
 
 
 @pytest.mark.parametrize(("spec", "links"), SPINE_LEAF)

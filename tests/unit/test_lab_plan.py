@@ -1,0 +1,136 @@
+"""Plans: what is computed before a run, and what is refused, in the words that a user reads."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lab.experiment import load
+from lab.plan import Plan, fabric_of, plan
+from lab.scale import Budget, Scale, choose_scale
+from topologies import Refused
+
+
+def planned(**overrides: Any) -> Plan:
+    """The default experiment from 256 MiB to 1 GiB, changed."""
+    return plan(load(None, {"min_bytes": "256M", "max_bytes": "1G"} | overrides))
+
+
+def test_the_default_plan() -> None:
+    p = planned()
+    assert (p.ranks, p.algorithm, p.hosts[0], p.hosts[-1]) == (16, "ring", "h1", "h16")
+    assert (p.b_acc_mbps, p.nic_mbps, p.algo_factor, p.mss) == (400_000, 400_000, 1.875, 8948)
+    assert [s.size_bytes for s in p.sizes(Scale(8000, 64))] == [2**28, 2**29, 2**30]
+    assert [s.emulated_bytes for s in p.sizes(Scale(8000, 64))] == [2**22, 2**23, 2**24]
+    assert not p.needs_netem
+
+
+def test_the_defaults_load_by_hand() -> None:
+    """16 edges of the ring cross 12 x 1 + 4 x 3 = 24 switches; every NIC is busy all the time."""
+    load_ = planned().load
+    assert load_.frame_hops_per_s == pytest.approx(24 * 400e9 / 8 / 8948 * 1.5)
+    # 1.75 GiB x 1.875 at 400 Gbit/s, three timed iterations and a warm-up.
+    assert load_.traffic_s == pytest.approx(1.75 * 2**30 * 1.875 * 8 / 400e9 * 4)
+    assert load_.step_bytes == 2**28 / 16
+
+
+@pytest.mark.parametrize("budget", [40_000, 60_000, 100_000, 200_000, 1_000_000])
+def test_auto_runs_the_default_file_within_its_time_and_with_enough_frames(budget: float) -> None:
+    p = plan(load())
+    scale = choose_scale(p.load, Budget(budget), p.experiment.time_limit_s)
+    assert p.load.traffic_s * scale.time_dilation <= p.experiment.time_limit_s - 10
+    assert p.frames_per_step(p.sizes(scale)[0]) >= 30
+
+
+def test_sends_carry_uneven_chunks_exactly() -> None:
+    """S = 1 000 003 elements on 4 ranks: 250001 x 3 + 250000; all ranks together send 2(n-1)S."""
+    p = planned(ranks=4)
+    sends = p.sends(1_000_003)
+    assert sorted(set(sends.n_bytes.tolist())) == [4 * 250_000, 4 * 250_001]
+    assert sends.n_bytes.sum() == 2 * 3 * 1_000_003 * 4
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 6])
+@pytest.mark.parametrize("size", [4, 8, 12, 1_000_003])
+def test_odd_ranks_and_tiny_sizes_plan(ranks: int, size: int) -> None:
+    """Fewer elements than ranks: some chunks are empty, the total stays 2(n-1)S."""
+    p = planned(ranks=ranks, min_bytes=str(size), max_bytes=str(size), scale="8000:1")
+    row = p.sizes(Scale(8000, 1))[0]
+    assert row.count == size // 4
+    assert p.sends(row.count).n_bytes.sum() == 2 * (ranks - 1) * (size // 4) * 4
+
+
+def test_divided_collectives_print_the_rounded_size() -> None:
+    """nccl-tests rounds each rank's part down to 16 bytes: 1000 B over 16 ranks is 48 B each."""
+    p = planned(collective="all_gather", min_bytes="1000", max_bytes="1000", scale="8000:1")
+    assert p.sizes(Scale(8000, 1))[0].size_bytes == 768
+
+
+def test_link_options_change_every_link() -> None:
+    fabric = fabric_of(load(None, {"link_rate": "100Gbit", "delay": "1us"}))
+    assert {(x.rate_mbps, x.delay_us) for x in fabric.links} == {(100_000.0, 1.0)}
+    assert planned(delay="1us").needs_netem
+
+
+def test_frames_per_step_and_its_remedy_agree() -> None:
+    p, scale = planned(min_bytes="64M", max_bytes="64M"), Scale(8000, 64)
+    assert p.frames_per_step(p.sizes(scale)[0]) == pytest.approx(2**26 / 64 / 16 / 8948, rel=1e-4)
+    assert p.smallest_unquantised(scale) == "274.9MB"
+    assert pytest.approx(30 * 8948 * 16 * 64, rel=1e-3) == 274.9e6
+
+
+def test_the_load_of_512_ranks_is_quick() -> None:
+    p = planned(topology="spine-leaf:spines=16,leaves=32,hosts_per_leaf=16")
+    assert p.ranks == 512 and np.isfinite(p.load.frame_hops_per_s)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        ({"ranks": 32}, "32 ranks do not fit on 16 hosts: use at most 16"),
+        ({"ranks": 1}, "1 rank has nobody to send to: a collective needs 2 or more"),
+        ({"max_bytes": "1M"}, "-e 1MiB is below -b 256MiB: use -e 256MiB or more, or a smaller -b"),
+        (
+            {"min_bytes": "3", "scale": "8000:1"},
+            "-b 3B leaves all_reduce over 16 ranks nothing to send: use -b 4B or more",
+        ),
+        (
+            {"min_bytes": "64", "scale": "8000:64"},
+            (
+                "-b 64B at size_scale 64 leaves all_reduce over 16 ranks nothing to send: use -b 256B or more, or a smaller "
+                "--scale RATE:SIZE"
+            ),
+        ),
+        (
+            {"collective": "all_gather", "min_bytes": "255"},
+            "-b 255B leaves all_gather over 16 ranks nothing to send: use -b 256B or more",
+        ),
+        ({"loss": "0.1%"}, "loss 0.1% is not possible yet: no link drops at random; leave --loss out"),
+        ({"jitter": "5us"}, "jitter 5us is not possible yet: every delay is constant; leave --jitter out"),
+        ({"transport": "carrier-pigeon"}, "unknown transport 'carrier-pigeon': choose from "),
+        ({"routing": "magic"}, "unknown policy 'magic': choose from "),
+        ({"collective": "all_reduc"}, "unknown collective 'all_reduc': choose from "),
+        ({"algorithm": "square"}, "unknown algorithm of all_reduce 'square': choose from "),
+        ({"topology": "ring"}, "unknown topology 'ring': choose from "),
+        ({"topology": "spine-leaf:spines=0"}, "spines=0 with leaves=4 leaves the leaves unconnected"),
+        (
+            {"scale": "1"},
+            (
+                "link h1-leaf1: 400Gbit at rate_scale 1 is 400Gbit here, and a link can be shaped to 100kbit to 34Gbit: "
+                "use --scale auto, or another --scale RATE[:SIZE]"
+            ),
+        ),
+        (
+            {"topology": "spine-leaf:leaves=1,hosts_per_leaf=1"},
+            "1 rank has nobody to send to: a collective needs 2 or more",
+        ),
+    ],
+)
+def test_refusals(overrides: dict[str, Any], text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        planned(**overrides)
+    if text.endswith(("choose from ", "unconnected")):
+        assert str(caught.value).startswith(text)
+    else:
+        assert str(caught.value) == text
+    assert "\n" not in str(caught.value)
