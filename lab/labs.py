@@ -17,10 +17,11 @@ def show() -> int:
     if not rows:
         print("no lab is running")
         return 0
-    print(f"{'LAB':>8}  {'FABRIC':<28} {'DOING':<30} {'SINCE':<20} USER")
+    width = max(len(about.get("fabric", "?")) for _, about in rows)
+    print(f"{'LAB':>8}  {'FABRIC':<{width}} {'DOING':<20} {'SINCE':<20} USER")
     for pid, about in rows:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about.get("started", 0)))
-        print(f"{pid:>8}  {about.get('fabric', '?'):<28} {about.get('doing', '?'):<30} {since:<20} {about.get('user', '?')}")
+        print(f"{pid:>8}  {about.get('fabric', '?'):<{width}} {about.get('doing', '?'):<20} {since:<20} {about.get('user', '?')}")
     return 0
 
 
