@@ -1,0 +1,285 @@
+"""What the command line refuses: status 2, one line on stderr that helps, nothing on stdout, nothing made."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller import POLICIES
+from lab import cli, machine, sandbox
+from lab.experiment import PLACEMENTS, SETTINGS
+from topologies import TOPOLOGIES
+from traffic import COLLECTIVES, TRANSPORTS
+
+ROOT = Path(__file__).resolve().parents[2]
+# As small as a run can be: should a refusal be missing, the test below ends at the sandbox.
+SMALL = (
+    "--topology",
+    "spine-leaf:spines=1,leaves=2,hosts_per_leaf=1",
+    "--scale",
+    "1",
+    "--link-rate",
+    "20Mbit",
+    "-b",
+    "64K",
+    "-e",
+    "64K",
+)
+
+
+class SandboxMade(Exception):
+    """A run got as far as its sandbox."""
+
+
+@pytest.fixture(autouse=True)
+def _no_sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def made(*_: object, **__: object) -> int:
+        raise SandboxMade
+
+    monkeypatch.setattr(sandbox, "run", made)
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line of a refusal, after the program's name."""
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("run_topo.py: ")
+    assert said.err.endswith("\n") and said.err.count("\n") == 1, said.err
+    assert list(Path().iterdir()) == []
+    return said.err.removeprefix("run_topo.py: ").rstrip()
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        ("--topology", TOPOLOGIES),
+        ("--routing", POLICIES),
+        ("--collective", COLLECTIVES),
+        ("--algorithm", COLLECTIVES["all_reduce"]),
+        ("--transport", TRANSPORTS),
+        ("--placement", PLACEMENTS),
+        ("--addressing", ("l3", "l2")),
+    ],
+)
+def test_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str], option: str, known: list[str]) -> None:
+    line = refused(capsys, option, "nosuch")
+    assert "'nosuch'" in line
+    assert all(name in line for name in known)
+
+
+def test_unknown_option_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "--spines", "4")
+    assert "--spines" in line
+    assert all(s.option in line for s in SETTINGS.values() if s.option.startswith("--"))
+
+
+def test_unknown_command_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "dsecribe")
+    assert all(name in line for name in cli.COMMANDS)
+
+
+def test_unknown_key_of_a_topology_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "--topology", "spine-leaf:spinez=2")
+    assert all(key in line for key in ("'spinez'", "spines", "leaves", "hosts_per_leaf", "links_per_pair"))
+
+
+REFUSED = {
+    "unconnected leaves": (["--topology", "spine-leaf:spines=0,leaves=2"], ["spines=0", "leaves=2"]),
+    "a count that is no number": (["--topology", "spine-leaf:spines=many"], ["spines", "many"]),
+    "a negative count": (["--topology", "spine-leaf:leaves=-1"], ["leaves", "-1"]),
+    "a negative rate": (["--link-rate=-5Gbit"], ["--link-rate", "-5Gbit", "400Gbit"]),
+    "a negative rate as a word of its own": (["--link-rate", "-5Gbit"], ["--link-rate", "--option=-value"]),
+    "a rate without unit": (["--link-rate", "5"], ["--link-rate", "'5'", "400Gbit"]),
+    "a rate of nothing": (["--link-rate", "0Gbit"], ["--link-rate", "0Gbit"]),
+    "a rate that is not finite": (["--link-rate", "infGbit"], ["--link-rate", "infGbit"]),
+    "a duration without unit": (["--delay", "5"], ["--delay", "'5'", "20us"]),
+    "size 0": (["-b", "0"], ["-b", "0 bytes"]),
+    "a size that is none": (["-b", "big"], ["-b", "big"]),
+    "a negative size": (["--minbytes=-4M"], ["-b", "-4M"]),
+    "-e below -b": (["-b", "4M", "-e", "2M"], ["-e 2MiB", "-b 4MiB"]),
+    "a size too small for every rank": (["-b", "4", "-e", "4", "--scale", "1000"], ["-b 4B", "or more"]),
+    "one rank": (["--ranks", "1"], ["1 rank", "2 or more"]),
+    "no ranks": (["--ranks", "0"], ["--ranks", "0"]),
+    "more ranks than hosts": (["--ranks", "17"], ["17 ranks", "16 hosts"]),
+    "a topology with one host": (["--topology", "spine-leaf:spines=1,leaves=1,hosts_per_leaf=1"], ["1 rank"]),
+    "no iterations": (["-n", "0"], ["-n", "1 or more"]),
+    "negative warm-up": (["-w=-1"], ["-w", "0 or more"]),
+    "a step factor of 1": (["-f", "1"], ["-f", "2 or more"]),
+    "a frame below IPv4's minimum": (["--mtu", "100"], ["--mtu", "576", "9216"]),
+    "a frame beyond jumbo": (["--mtu", "65000"], ["--mtu", "576", "9216"]),
+    "loss": (["--loss", "1%"], ["loss 1%", "not possible yet"]),
+    "impossible loss": (["--loss", "200%"], ["--loss", "0.1%"]),
+    "jitter": (["--jitter", "1ms"], ["jitter", "not possible yet"]),
+    "a scale that is none": (["--scale", "big"], ["--scale", "auto", "8000:64"]),
+    "a scale that enlarges": (["--scale", "0.5"], ["--scale", "1 or more"]),
+    "a scale beyond what a link can be shaped to": (["--scale", "1"], ["400Gbit", "rate_scale 1", "--scale auto"]),
+    "a scale below what a link can be shaped to": (["--scale", "1e9:1"], ["400Gbit", "--scale auto"]),
+    "no time": (["--time-limit", "0s"], ["--time-limit", "1s or more"]),
+    "a controller that is no address": (["--controller", "127.0.0.1"], ["'127.0.0.1'", "tcp:HOST:PORT"]),
+    "a controller without a port": (["--controller", "tcp:127.0.0.1"], ["tcp:HOST:PORT"]),
+    "a controller's impossible port": (["--controller", "tcp:127.0.0.1:70000"], ["70000", "65535"]),
+    "a port that is no number": (["--publish", "x"], ["--publish", "'x'"]),
+    "a missing file": (["nosuch.toml"], ["nosuch.toml", "No such file"]),
+    "results where a run sees nothing": (["--out", "/run/x"], ["--out /run/x"]),
+    "results in a folder that is in use": (["--out", str(ROOT / "lab")], ["--out", "not an empty folder"]),
+    "results in a file": (["--out", str(ROOT / "pyproject.toml")], ["--out", "not an empty folder"]),
+    "a policy that is no file": (["--routing", "./mine.py:POLICY"], ["./mine.py"]),
+    "a topology that is no file": (["--topology", "./mine.py:Mine"], ["./mine.py"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_in_one_line_that_names_it(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    arguments, wanted = REFUSED[case]
+    line = refused(capsys, *arguments)
+    assert [word for word in wanted if word not in line] == [], line
+
+
+@pytest.mark.parametrize(
+    ("toml", "wanted"),
+    [
+        ("[fabric]\nspinez = 2\n", ["spinez", "spines"]),
+        ("[fabrik]\n", ["fabrik", "fabric"]),
+        ("[traffic]\nspeed = 1\n", ["speed", "collective"]),
+        ("[traffic\n", ["mine.toml", "TOML"]),
+        ("[traffic]\nranks = true\n", ["ranks", "whole number"]),
+        ("[fabric]\nlink_rate = 400\n", ["link_rate", "400Gbit"]),
+    ],
+)  # fmt: skip
+def test_a_file_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory, toml: str, wanted: list[str]
+) -> None:
+    file = tmp_path_factory.mktemp("experiments") / "mine.toml"
+    file.write_text(toml)
+    line = refused(capsys, str(file))
+    assert [word for word in wanted if word not in line] == [], line
+
+
+@pytest.mark.parametrize("command", ["describe", "predict", "cli"])
+def test_other_commands_refuse_alike(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert "nosuch" in refused(capsys, command, "--topology", "nosuch")
+    assert "known:" in refused(capsys, command, "--nosuch")
+
+
+def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--topo" in refused(capsys, "--topo", "spine-leaf")
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in cli.COMMANDS)])
+def test_help_needs_nothing(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([*command, "--help"])
+    assert left.value.code == 0
+    assert "usage: run_topo.py" in capsys.readouterr().out
+
+
+def test_help_lists_commands_and_registries(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    assert all(
+        name in text for names in (cli.COMMANDS, TOPOLOGIES, POLICIES, COLLECTIVES, TRANSPORTS) for name in names
+    )
+
+
+def test_describe_and_predict_print_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["describe", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["hosts"], described["switches"]) == (16, 6)
+    assert cli.main(["predict", "--json", "-b", "1G", "-e", "1G"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["predicted_s"] > row["roofline_s"] > 0
+
+
+def test_without_root_the_exact_command_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["run_topo.py", "my experiment.toml"])
+    for command in ([], ["cli"], ["ps"], ["shell"], ["stop"]):
+        assert (
+            refused(capsys, *command)
+            == f"needs root: run it as `sudo {sys.executable} run_topo.py 'my experiment.toml'`"
+        )
+
+
+def test_a_mistake_is_named_before_the_missing_root(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "nosuch" in refused(capsys, "--routing", "nosuch")
+
+
+@pytest.fixture
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that can do everything, whatever this one can."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for check in ("require_tools", "require_capabilities"):
+        monkeypatch.setattr(machine, check, lambda: None)
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_a_run_that_can_be_done_reaches_its_sandbox() -> None:
+    with pytest.raises(SandboxMade):
+        cli.main(SMALL)
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_delay_names_qdisc_module_and_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset({"htb", "bfifo"}))
+    line = refused(capsys, *SMALL, "--delay", "10ms")
+    assert all(word in line for word in ("netem", "sch_netem", "linux-modules-extra"))
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_delay_is_refused_where_netem_exists(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset(machine.QDISCS))
+    assert "not possible yet" in refused(capsys, *SMALL, "--delay", "10ms")
+
+
+@pytest.mark.usefixtures("_as_root")
+@pytest.mark.parametrize("port", ["0", "65536", "-1"])
+def test_a_port_that_does_not_exist_cannot_be_published(capsys: pytest.CaptureFixture[str], port: str) -> None:
+    assert "65535" in refused(capsys, *SMALL, f"--publish={port}")
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_results_that_cannot_be_written_are_refused_before_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("/proc/x", str(ROOT / "pyproject.toml" / "x")):
+        assert folder in refused(capsys, *SMALL, "--out", folder)
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_too_few_open_files_are_refused_with_both_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (200, 200))
+    line = refused(capsys, *SMALL)
+    assert "268 open files" in line and "200" in line and "ulimit -n 268" in line
+
+
+def test_missing_tools_are_named_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda tool: None if tool in ("ovs-vsctl", "mnexec") else f"/usr/bin/{tool}")
+    line = refused(capsys, *SMALL)
+    assert all(word in line for word in ("ovs-vsctl", "openvswitch-switch", "mnexec", "mininet", "setup.sh"))
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    done = subprocess.run(
+        f"{sys.executable} run_topo.py describe --json | head -c 1",
+        shell=True,
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (b"{", b"")
