@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,10 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Cumulative CPU seconds: of the machine (all cores), of this lab's processes, and of the switch thread."""
+    """Cumulative CPU seconds: of the machine (all cores), of this lab's processes, and of the switch thread.
+
+    at_s: when; a window that begins or ends here has the sample of this moment as its first or last.
+    """
 
     at_s: float
     idle_s: float
@@ -74,6 +78,12 @@ class Window:
         return longest
 
 
+class _Sample(NamedTuple):
+    at_s: float
+    n_bytes: NDArray[np.int64]
+    stopped: bool
+
+
 class Monitor:
     """Samples in the background until `close()`; `window(start, end)` cuts out a measurement.
 
@@ -85,9 +95,8 @@ class Monitor:
         self._switch_pid = switch_pid
         self._intfs = tuple(read_bytes())
         self.origin_s = time.monotonic()
-        self._at: list[float] = []
-        self._bytes: list[NDArray[np.int64]] = []
-        self._stopped: list[bool] = []
+        self._samples: list[_Sample] = []
+        self._sampling = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         self._thread.start()
@@ -98,22 +107,20 @@ class Monitor:
 
     def mark(self) -> CpuTimes:
         """Take a sample now and the CPU times with it: the edge of a window."""
-        self._sample()
-        return read_cpu_times(self._switch_pid)
+        return read_cpu_times(self._switch_pid, self._sample().at_s)
 
     def window(self, start: CpuTimes, end: CpuTimes) -> Window:
-        at = np.array(self._at)
-        order = np.argsort(at, kind="stable")
-        inside = order[(at[order] >= start.at_s - INTERVAL_S / 2) & (at[order] <= end.at_s)]
+        # Exactly from sample to sample: one from before the start would count bytes of the warm-up.
+        inside = [sample for sample in self._samples if start.at_s <= sample.at_s <= end.at_s]
         span = max(end.at_s - start.at_s, 1e-9)
         cpu = {name: getattr(end, name) - getattr(start, name) for name in CpuTimes.__slots__}
         total = max(cpu["total_s"], 1e-9)
         busy = cpu["total_s"] - cpu["idle_s"] - cpu["softirq_s"] - cpu["steal_s"]
         return Window(
-            at_s=at[inside],
+            at_s=np.array([sample.at_s for sample in inside]),
             intfs=self._intfs,
-            bytes_sent=np.array([self._bytes[i] for i in inside]).reshape(len(inside), len(self._intfs)),
-            stopped_s=sum(self._stopped[i] for i in inside) * INTERVAL_S,
+            bytes_sent=np.array([sample.n_bytes for sample in inside], np.int64).reshape(len(inside), len(self._intfs)),
+            stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
             duration_s=span,
             idle_share=cpu["idle_s"] / total,
             other_cores=max(0.0, busy - cpu["lab_s"]) / span,
@@ -129,21 +136,24 @@ class Monitor:
             next_at = max(next_at + INTERVAL_S, time.monotonic())
             self._over.wait(next_at - time.monotonic())
 
-    def _sample(self) -> None:
-        counters = self._read_bytes()
-        self._bytes.append(np.fromiter((counters.get(i, 0) for i in self._intfs), np.int64, len(self._intfs)))
-        self._stopped.append(_state(self._switch_pid) in "Tt")
-        self._at.append(time.monotonic())
+    def _sample(self) -> "_Sample":
+        # Two threads take samples: one at a time, so that they stand in the order in which the counters were read.
+        with self._sampling:
+            counters = self._read_bytes()
+            n_bytes = np.fromiter((counters.get(i, 0) for i in self._intfs), np.int64, len(self._intfs))
+            sample = _Sample(time.monotonic(), n_bytes, _state(self._switch_pid) in "Tt")
+            self._samples.append(sample)
+            return sample
 
 
-def read_cpu_times(switch_pid: int) -> CpuTimes:
+def read_cpu_times(switch_pid: int, at_s: float) -> CpuTimes:
     """proc(5): /proc/stat, /proc/PID/stat of every process in this PID namespace, /proc/PID/schedstat (ns)."""
     user, nice, system, idle, iowait, irq, softirq, steal = (
         int(x) / _TICKS_PER_S for x in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
     )
     ran_ns, waited_ns = (int(x) for x in Path(f"/proc/{switch_pid}/schedstat").read_text().split()[:2])
     return CpuTimes(
-        at_s=time.monotonic(),
+        at_s=at_s,
         idle_s=idle + iowait,
         softirq_s=irq + softirq,
         total_s=user + nice + system + idle + iowait + irq + softirq + steal,
