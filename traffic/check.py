@@ -136,7 +136,7 @@ def _check_end(schedule: Schedule, contract: Contract, held: list[Contributions]
         if wanted is None or wanted == got:
             continue
         wrong = [f"lacks the contributions of {_ranks(wanted & ~got)}"] if wanted & ~got else []
-        wrong += [f"has those of {_ranks(got & ~wanted)} too many"] if got & ~wanted else []
+        wrong += [f"has the contributions of {_ranks(got & ~wanted)} too many"] if got & ~wanted else []
         raise TrafficError(
             f"in the end rank {rank} {' and '.join(wrong)} in chunk {chunk}; {_last_writer(schedule, rank, chunk)}"
         )

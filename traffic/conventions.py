@@ -37,7 +37,11 @@ def buffer_elements(collective: str, size_bytes: int, n_ranks: int) -> int:
 
 
 def sizes(min_bytes: int, max_bytes: int, factor: int) -> Iterator[int]:
-    """The sweep of -b, -e and -f: min, min x factor, ... up to max."""
+    """The sweep of -b, -e and -f: min, min x factor, ... up to max. Raises TrafficError for a sweep without an end."""
+    if min_bytes < 1 or factor < 2:
+        raise TrafficError(
+            f"a sweep from {min_bytes} bytes by factor {factor} has no end: use 1 or more, and 2 or more"
+        )
     size = min_bytes
     while size <= max_bytes:
         yield size

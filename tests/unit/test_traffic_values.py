@@ -1,0 +1,101 @@
+"""What ranks hold before and must hold after, against adding up plainly."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import traffic
+from traffic import COLLECTIVES, TrafficError
+from traffic.schedule import Schedule, chunk_bounds
+from traffic.values import fill, wrong
+
+Values = NDArray[np.float32]
+every_collective = pytest.mark.parametrize("collective", COLLECTIVES)
+
+
+def inputs(collective: str, n_ranks: int, count: int) -> list[Values]:
+    buffers: list[Values] = [np.full(count, np.nan, dtype=np.float32) for _ in range(n_ranks)]
+    for rank, buffer in enumerate(buffers):
+        fill(buffer, collective, rank, n_ranks)
+    return buffers
+
+
+def carry_out(schedule: Schedule, buffers: list[Values]) -> None:
+    """Send by send, as they stand."""
+    bounds = chunk_bounds(len(buffers[0]), schedule.n_chunks)
+    for i in range(len(schedule)):
+        first = schedule.first_chunk[i]
+        part = slice(bounds[first], bounds[first + schedule.n_chunks_sent[i]])
+        sent, target = buffers[schedule.src[i]][part], buffers[schedule.dst[i]][part]
+        target[:] = target + sent if schedule.reduce[i] else sent
+
+
+def total_wrong(collective: str, buffers: list[Values]) -> int:
+    return sum(wrong(b, collective, rank, len(buffers)) for rank, b in enumerate(buffers))
+
+
+@every_collective
+@settings(max_examples=30, deadline=None)
+@given(n_ranks=st.integers(1, 9), count=st.sampled_from([0, 1, 3, 16, 63, 64, 65, 1000, 1003]))
+def test_the_collectives_result_is_right_and_its_input_is_not(collective: str, n_ranks: int, count: int) -> None:
+    buffers = inputs(collective, n_ranks, count)
+    if n_ranks > 1 and count >= n_ranks:
+        assert total_wrong(collective, buffers) > 0
+    carry_out(traffic.schedule(collective, None, n_ranks), buffers)
+    assert total_wrong(collective, buffers) == 0
+
+
+@every_collective
+def test_each_wrong_element_of_a_ranks_result_is_counted(collective: str) -> None:
+    n, count = 5, 203
+    buffers = inputs(collective, n, count)
+    carry_out(traffic.schedule(collective, None, n), buffers)
+    bounds = chunk_bounds(count, n)
+    for rank, buffer in enumerate(buffers):
+        part = slice(bounds[rank], bounds[rank + 1])
+        buffer[part] += 1
+        assert wrong(buffer, collective, rank, n) == bounds[rank + 1] - bounds[rank]
+
+
+def test_only_its_own_part_of_a_reduce_scatter_is_a_ranks_result() -> None:
+    buffers = inputs("reduce_scatter", 4, 40)
+    carry_out(traffic.schedule("reduce_scatter", None, 4), buffers)
+    buffers[1][:10] = -1
+    assert total_wrong("reduce_scatter", buffers) == 0
+    assert wrong(buffers[1], "all_reduce", 1, 4) > 0
+
+
+@every_collective
+def test_no_two_neighbours_hold_the_same(collective: str) -> None:
+    """Else a chunk taken from the wrong place, or from the wrong rank, would go unnoticed."""
+    buffers = inputs(collective, 4, 4 * 256)
+    held = [b[b != 0] for b in buffers]
+    for a, b in pairwise(held):
+        assert (a[:32] != b[:32]).any()
+    for values in held:
+        assert (np.diff(values) != 0).all()
+
+
+def test_sums_of_many_ranks_are_exact() -> None:
+    """float32 has 24 bits of mantissa; 64 values of at most 63 each, 4096 times."""
+    n, count = 4096, 64
+    total = np.zeros(count, dtype=np.float32)
+    for rank in reversed(range(n)):
+        buffer = np.empty(count, dtype=np.float32)
+        fill(buffer, "all_reduce", rank, n)
+        total += buffer
+    assert wrong(total, "all_reduce", 0, n) == 0
+    assert total.max() < 2**24
+
+
+def test_a_collective_without_values_is_refused() -> None:
+    buffer = np.zeros(4, dtype=np.float32)
+    text = r"^unknown collective 'all_to_all': choose from all_gather, all_reduce, reduce_scatter$"
+    with pytest.raises(TrafficError, match=text):
+        fill(buffer, "all_to_all", 0, 2)
+    with pytest.raises(TrafficError, match=text):
+        wrong(buffer, "all_to_all", 0, 2)
