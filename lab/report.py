@@ -19,7 +19,7 @@ _STYLE = """
 :root { --ink: #1f2933; --soft: #52606d; --line: #d9e0e7; --ok: #1b7f4b; --degraded: #a15c00; --invalid: #b42318; }
 * { box-sizing: border-box; }
 body { font: 15px/1.5 system-ui, "Segoe UI", sans-serif; color: var(--ink); background: #f6f8fa; margin: 0; }
-main { max-width: 1180px; margin: 0 auto; padding: 28px 30px 60px; background: #fff; min-height: 100vh; }
+main { max-width: 1240px; margin: 0 auto; padding: 28px 30px 60px; background: #fff; min-height: 100vh; }
 h1 { font-size: 25px; line-height: 1.25; margin: 0 0 4px; font-weight: 650; }
 h2 { font-size: 17px; margin: 36px 0 8px; padding-bottom: 5px; border-bottom: 1px solid var(--line); font-weight: 650; }
 p { margin: 6px 0; max-width: 90ch; }
@@ -35,7 +35,7 @@ th { text-align: right; font-weight: 600; color: var(--soft); padding: 5px 7px; 
   vertical-align: bottom; white-space: nowrap; }
 td { text-align: right; padding: 5px 7px; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
 th.text, td.text { text-align: left; }
-td.wide { white-space: normal; min-width: 260px; text-align: left; }
+td.wide { white-space: normal; min-width: 170px; text-align: left; }
 .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(330px, 1fr)); gap: 4px 36px; }
 .mark { font-weight: 650; }
 .ok { color: var(--ok); } .degraded { color: var(--degraded); } .invalid { color: var(--invalid); }
@@ -91,9 +91,9 @@ def _cards(rows: Sequence[RowResult]) -> str:
         size = format_size(best.size_bytes)
         cards += [
             (f"{_number(best.busbw_gbytes_s)} GB/s", f"busbw at {size}"),
-            (_number(best.jct_ratio, 4), f"JCT ratio at {size} (1.00 = roofline)"),
+            (_ratio(best.jct_ratio), f"JCT ratio at {size} (1.00 = roofline)"),
             (
-                _number(best.time_s / best.predicted_s if best.predicted_s else math.nan, 4),
+                _ratio(best.time_s / best.predicted_s if best.predicted_s else math.nan),
                 f"measured / predicted at {size}",
             ),
         ]
@@ -107,12 +107,12 @@ def _results(rows: Sequence[RowResult]) -> str:
     if not rows:
         return "<h2>Results</h2><p>No row was measured.</p>"
     head = (
-        "size", "verdict", "time", "p50", "p99", "cv", "algbw GB/s", "busbw GB/s", "roofline", "JCT ratio", "predicted",
-        "meas / pred", "wrong", "resent", "bottleneck",
+        "size", "verdict", "time", "p99", "cv", "algbw GB/s", "busbw GB/s", "roofline", "JCT ratio", "predicted",
+        "meas/pred", "wrong", "resent", "bottleneck",
     )  # fmt: skip
     return (
         "<h2>Results</h2><p class='soft'>Hardware units: measured times are divided by the time dilation.</p>"
-        + _table(head, [_result_cells(r) for r in rows], text_columns=(1, 14))
+        + _table(head, [_result_cells(r) for r in rows], text_columns=(1, 13))
         + _reasons(rows)
     )
 
@@ -121,9 +121,9 @@ def _result_cells(r: RowResult) -> tuple[str, ...]:
     unexplained = r.time_s / r.predicted_s if r.predicted_s else math.nan
     return (
         format_size(r.size_bytes), f"<span class='mark {r.verdict}'>{r.verdict}</span>",
-        _duration(r.time_s), _duration(r.time_p50_s), _duration(r.time_p99_s),
-        _share(r.cv), _number(r.algbw_gbytes_s), _number(r.busbw_gbytes_s), _duration(r.roofline_s), _number(r.jct_ratio, 4),
-        _duration(r.predicted_s), _number(unexplained, 4), str(r.wrong), str(r.retransmits), escape(r.bottleneck),
+        _duration(r.time_s), _duration(r.time_p99_s),
+        _share(r.cv), _number(r.algbw_gbytes_s), _number(r.busbw_gbytes_s), _duration(r.roofline_s), _ratio(r.jct_ratio),
+        _duration(r.predicted_s), _ratio(unexplained), str(r.wrong), str(r.retransmits), escape(r.bottleneck),
     )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _links(record: RunRecord, fabric: Fabric) -> str:
 def _link_cells(t: LinkTotal) -> tuple[str, ...]:
     counted = t.bytes_sent / t.planned_bytes if t.planned_bytes else math.nan
     return (
-        escape(t.link), escape(t.intf), f"{t.bytes_sent:,}", f"{t.planned_bytes:,.0f}", _number(counted, 4),
+        escape(t.link), escape(t.intf), f"{t.bytes_sent:,}", f"{t.planned_bytes:,.0f}", _ratio(counted),
         _share(t.utilisation), str(t.dropped),
     )  # fmt: skip
 
@@ -194,7 +194,7 @@ def _balance(totals: Iterable[LinkTotal], fabric: Fabric) -> str:
     loads = {switch: [sent[p.intf] for p in ports] for switch, ports in groups.items()}
     worst = sorted(loads, key=lambda s: -(mmr(loads[s]) if sum(loads[s]) else 0.0))[:_MOST_GROUPS]
     rows = [
-        (escape(s), str(len(loads[s])), f"{sum(loads[s]):,.0f}", _number(mmr(loads[s]), 4), _number(jfi(loads[s]), 4))
+        (escape(s), str(len(loads[s])), f"{sum(loads[s]):,.0f}", _ratio(mmr(loads[s])), _ratio(jfi(loads[s])))
         for s in worst
     ]
     return (
@@ -274,6 +274,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Ite
 
 def _number(value: float, digits: int = 4) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def _ratio(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"
 
 
 def _share(value: float) -> str:

@@ -7,12 +7,13 @@
 Each threshold has a name and its reason. A check that could not be made (None) says nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.kpis import CollisionBand
+from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parallel_uplinks
 from lab.rows import Level
 from lab.scale import MIN_FRAMES_PER_STEP
+from topologies import Fabric, Port
 
 # The one thread that moves every frame: at 95 % of a core frames wait for it, not for their link.
 MAX_SWITCH_SHARE = 0.95
@@ -168,7 +169,7 @@ def _interrupted(e: Evidence) -> Iterator[str]:
 
 
 def _quantised(e: Evidence) -> Iterator[str]:
-    if e.frames_per_step is not None and e.frames_per_step < MIN_FRAMES_PER_STEP:
+    if e.frames_per_step is not None and round(e.frames_per_step) < MIN_FRAMES_PER_STEP:
         remedy = f": use {e.smallest_unquantised} or more, or a smaller size_scale" if e.smallest_unquantised else ""
         yield f"quantised: {e.frames_per_step:.3g} full frames in a step's message, {MIN_FRAMES_PER_STEP} are needed{remedy}"
 
@@ -221,10 +222,21 @@ def _some(items: Iterable[str], most: int = 3) -> str:
     return ", ".join(listed[:most]) + more
 
 
-def collision_note(switch: str, mmr: float, band: CollisionBand, flows: int, paths: int) -> str:
+def collision_notes(fabric: Fabric, paths: Iterable[Sequence[Port]], sent_by_intf: Mapping[str, float]) -> list[str]:
+    """One sentence per switch with parallel uplinks that flows cross. paths: of the data flows, egress port by port."""
+    groups = parallel_uplinks(fabric)
+    notes = []
+    for switch, flows in flows_per_group(paths, groups).items():
+        n = len(groups[switch])
+        ratio = mmr([sent_by_intf.get(port.intf, 0.0) for port in groups[switch]])
+        notes.append(collision_note(switch, ratio, collision_band(flows, n), flows, n))
+    return notes
+
+
+def collision_note(switch: str, ratio: float, band: CollisionBand, flows: int, paths: int) -> str:
     """What to print beside a balance: never a failure by itself, since few flows are always uneven."""
-    verb = "as chance gives" if band.explains(mmr) else "outside what chance gives"
+    verb = "as chance gives" if band.explains(ratio) else "outside what chance gives"
     return (
-        f"{switch}: {flows} flows on {paths} links, MMR {mmr:.2f}, {verb} "
+        f"{switch}: {flows} flow{'s' * (flows > 1)} on {paths} links, MMR {ratio:.2f}, {verb} "
         f"(expected {band.expected:.2f}, 95 % in {band.low:.2f} to {band.high:.2f})"
     )

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lab.kpis import collision_band
-from lab.verdict import Evidence, collision_note, judge
+from lab.verdict import Evidence, collision_note, collision_notes, judge
+from topologies import topology
 
 FINE: dict[str, Any] = {
     "iterations_done": 3, "iterations_asked": 3, "idle_share": 0.4, "switch_share": 0.5, "switch_wait_share": 0.01,
@@ -86,6 +87,11 @@ def test_acknowledgements_alone_are_not_counted() -> None:
 
 def test_uneven_few_flows_are_explained_not_blamed() -> None:
     assert collision_note("leaf1", 4.0, collision_band(1, 4), 1, 4) == (
-        "leaf1: 1 flows on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
+        "leaf1: 1 flow on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
     )
+    fabric = topology("spine-leaf:spines=4,leaves=2").build()
+    up = next(own for own, far, _ in fabric.neighbours("leaf1") if far.node == "spine1")
+    assert collision_notes(fabric, [[fabric.scale_out_port("h1"), up]], {up.intf: 5e6}) == [
+        "leaf1: 1 flow on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
+    ]
     assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)

@@ -149,6 +149,13 @@ def test_load_colours_run_from_grey_to_red() -> None:
     assert (colour(-1), colour(0.0), colour(1.0), colour(9)) == ("#c3ccd5", "#c3ccd5", "#c53030", "#c53030")
 
 
+def test_a_fabric_without_tiers_is_drawn_as_a_ring() -> None:
+    """Two peers and a host each: everything is on the picture, at different places."""
+    picture = svg(Bad(cable=True).build())
+    assert (picture.count("<rect"), picture.count("<line")) == (4, 3)
+    assert len({line.split('"')[3] for line in picture.splitlines() if line.startswith("<line")}) > 1
+
+
 def test_large_drawings_condense_hosts() -> None:
     picture = svg(topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build())
     assert picture.count("<rect") == 16 + 32 + 32
