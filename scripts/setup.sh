@@ -104,8 +104,12 @@ refresh() { apt-get update -q -o DPkg::Lock::Timeout=300 || [ "$1" -eq 0 ]; }
 
 # What the environment depends on; .venv/setup-stamp holds it once all is installed and imports.
 fingerprint() {
-    { "$python" -VV; echo "$venv $extras"; cat "$root"/{constraints.txt,pyproject.toml,scripts/setup.sh,scripts/ryu-build-constraints.txt}; } |
-        sha256sum | cut -d' ' -f1
+    {
+        "$python" -VV
+        echo "$venv $extras"
+        sed '/^\[tool\.ruff\]/,$d' "$root/pyproject.toml" # settings of the checkers come after the dependencies
+        cat "$root"/{constraints.txt,scripts/setup.sh,scripts/ryu-build-constraints.txt}
+    } | sha256sum | cut -d' ' -f1
 }
 
 # One that was once complete, still imports and has this Python is brought up to date; any other is made anew, because
