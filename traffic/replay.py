@@ -4,36 +4,42 @@ It knows neither algorithms nor sockets: transport and clock come as arguments. 
 is reduced is really added. A message that is copied is received straight into its place; one that is reduced is received
 beside it and added when it is whole. Senders wait in epoll and never spin: a spinning sender takes the core that the
 switch needs.
+
+Bytes are read where they lie, at the moment the kernel takes them. That is safe for schedules that `check.verify` accepts:
+there, whatever overwrites a chunk comes after the arrival of every send that reads it.
 """
 
 import select
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traffic.errors import TrafficError
+from traffic.errors import ReplayStalledError, TransportError
 from traffic.schedule import Schedule, chunk_bounds
 from traffic.transport import Pair, Stream, Transport
 
 Values = NDArray[np.float32]
 Clock = Callable[[], int]
 _STALL_S = 15.0
-_WAKE_S = 0.5
-
-
-class ReplayStalledError(Exception):
-    """No byte moved for the deadline while sends were outstanding; the text names some of them."""
+_ELEMENT_BYTES = 4
+# A receiver wakes for this much or the rest of its message. Waking at every 8948-byte segment doubled the CPU time of a
+# 16-rank ring at 100 Mbit/s; more than this gains nothing, and the copy of the last piece, which the next send waits for, grows.
+_WAKE_BYTES = 1 << 16
+_NOWHERE = memoryview(b"")
 
 
 @dataclass(frozen=True)
 class IterationResult:
     """One run of the schedule; times in ns on the given clock, relative to `start_ns`.
 
-    ready, started, finished: (m,) when each send's dependencies had arrived, when it was first offered to the kernel,
+    ready: (m,) when this process was told that the last of a send's dependencies had arrived, or, if that is later, when
+    the send before it on its pair had gone; started: (m,) when its first byte was offered to the kernel; finished: (m,)
     when its last byte had arrived and was reduced. rank_finished: (n_ranks,) when each rank had sent and received all.
     """
 
@@ -46,79 +52,106 @@ class IterationResult:
 
     @property
     def lateness_ns(self) -> NDArray[np.int64]:
-        """(m,) how long each send waited for this process, its dependencies having arrived."""
+        """(m,) how long each send waited for this process: other ranks' turns, its own receiving and reducing."""
         return self.started - self.ready
 
 
-@dataclass
+@dataclass(slots=True)
 class _Outbox:
-    """A pair's sends, in order: `at` is the next to go out, `offset` how much of it the kernel has."""
+    """A pair's sends, in order: `at` is the next to go out, `taken` how many of its bytes the kernel has."""
 
+    pair: Pair
     stream: Stream
-    src: int
-    sends: list[int]
+    data: memoryview
+    sends: "array[int]"
     at: int = 0
-    offset: int = 0
+    taken: int = 0
     blocked: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class _Inbox:
-    """A pair's expected messages, in order."""
+    """A pair's messages, in order: `at` is the one that comes in now, into `space`; `got` bytes of it are there."""
 
+    pair: Pair
     stream: Stream
-    dst: int
-    sends: list[int]
+    values: Values
+    data: memoryview
+    sends: "array[int]"
     scratch: Values
     at: int = 0
-    offset: int = 0
+    got: int = 0
+    space: memoryview = _NOWHERE
+    expected: int = 0
 
 
 class Replay:
-    """A schedule made ready for buffers of `count` float32 elements over an open transport; `run` as often as wanted."""
+    """A schedule made ready for buffers of `count` float32 elements over an open transport; `run` as often as wanted.
 
-    def __init__(self, schedule: Schedule, count: int, transport: Transport, clock: Clock = time.perf_counter_ns) -> None:
-        self._clock = clock
-        self._n_ranks = schedule.n_ranks
-        self._src = schedule.src.tolist()
-        self._dst = schedule.dst.tolist()
-        self._reduce = schedule.reduce.tolist()
+    Memory: about 100 bytes a send, and for every pair that reduces, one message.
+    """
+
+    def __init__(
+        self, schedule: Schedule, count: int, transport: Transport, clock: Clock = time.perf_counter_ns
+    ) -> None:
+        self.clock = clock
+        self.count = count
+        self.n_ranks = schedule.n_ranks
+        self.transport = transport
+        # array: as fast to index as a list, and neither a Python object per number nor anything for the garbage collector.
+        self.src, self.dst = _column(schedule.src), _column(schedule.dst)
+        self.reduce = schedule.reduce.tobytes()
         bounds = chunk_bounds(count, schedule.n_chunks)
-        self._first = bounds[schedule.first_chunk].tolist() if len(schedule) else []
-        self._last = bounds[schedule.first_chunk + schedule.n_chunks_sent].tolist() if len(schedule) else []
-        self._n_deps = np.diff(schedule.dep_start).tolist()
-        self._users = _users(schedule)
-        self._transport = transport
-        self._sends_of: dict[Pair, list[int]] = {}
-        for i, pair in enumerate(zip(self._src, self._dst, strict=True)):
-            self._sends_of.setdefault(pair, []).append(i)
+        self.first = _column(bounds[schedule.first_chunk])
+        self.end = _column(bounds[schedule.first_chunk + schedule.n_chunks_sent])
+        self.n_deps = _column(np.diff(schedule.dep_start))
+        self.user_start, self.users = _users(schedule)
+        self.sends_of = _sends_of(schedule)
+        self.scratch = {pair: self._scratch(sends) for pair, sends in self.sends_of.items()}
+
+    def __len__(self) -> int:
+        return len(self.src)
 
     def run(self, buffers: Sequence[Values], stall_s: float = _STALL_S) -> IterationResult:
         """One iteration; `buffers[rank]` holds the rank's input and afterwards its output.
 
-        Raises ReplayStalledError when nothing moves for `stall_s` seconds.
+        Raises ReplayStalledError when nothing moves for `stall_s` seconds, TransportError when a connection breaks. After
+        that, or an interruption, streams hold parts of messages: close the transport.
         """
-        return _Iteration(self, buffers, stall_s).run()
+        return _Iteration(self, _checked(buffers, self.n_ranks, self.count), stall_s).run()
 
-    def _outboxes(self) -> dict[Pair, _Outbox]:
-        return {p: _Outbox(self._transport.senders[p], p[0], sends) for p, sends in self._sends_of.items()}
-
-    def _inboxes(self) -> dict[Pair, _Inbox]:
-        inboxes = {}
-        for pair, sends in self._sends_of.items():
-            filled = [i for i in sends if self._last[i] > self._first[i]]
-            scratch = max((self._last[i] - self._first[i] for i in filled if self._reduce[i]), default=0)
-            inboxes[pair] = _Inbox(self._transport.receivers[pair], pair[1], filled, np.empty(scratch, np.float32))
-        return inboxes
+    def _scratch(self, sends: "array[int]") -> Values:
+        """Room for the largest message to reduce, touched so that no page fault is timed."""
+        largest = max((self.end[i] - self.first[i] for i in sends if self.reduce[i]), default=0)
+        return np.ones(largest, dtype=np.float32)
 
 
-def _users(schedule: Schedule) -> list[list[int]]:
-    """Which sends wait for each send."""
-    users: list[list[int]] = [[] for _ in range(len(schedule))]
-    owner = np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
-    for dep, user in zip(schedule.deps.tolist(), owner.tolist(), strict=True):
-        users[dep].append(user)
-    return users
+def _column(numbers: NDArray[Any]) -> "array[int]":
+    return array("q", numbers.astype(np.int64).tobytes())
+
+
+def _users(schedule: Schedule) -> tuple["array[int]", "array[int]"]:
+    """The sends that wait for send i: users[start[i]:start[i + 1]]."""
+    waiting = np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
+    per_send = np.bincount(schedule.deps, minlength=len(schedule))
+    start = np.concatenate(([0], np.cumsum(per_send)))
+    return _column(start), _column(waiting[np.argsort(schedule.deps, kind="stable")])
+
+
+def _sends_of(schedule: Schedule) -> dict[Pair, "array[int]"]:
+    """Each pair's sends, in order."""
+    codes = schedule.src.astype(np.int64) * schedule.n_ranks + schedule.dst
+    order = np.argsort(codes, kind="stable")
+    pairs, starts = np.unique(codes[order], return_index=True)
+    runs = np.split(order, starts[1:]) if len(pairs) else []
+    return {divmod(int(p), schedule.n_ranks): _column(run) for p, run in zip(pairs, runs, strict=True)}
+
+
+def _checked(buffers: Sequence[Values], n_ranks: int, count: int) -> Sequence[Values]:
+    shapes = {(b.shape, b.dtype.name, b.flags.c_contiguous) for b in buffers}
+    if len(buffers) != n_ranks or shapes != {((count,), "float32", True)}:
+        raise ValueError(f"need {n_ranks} contiguous float32 buffers of {count} elements, not {len(buffers)}: {shapes}")
+    return buffers
 
 
 class _Iteration:
@@ -126,39 +159,166 @@ class _Iteration:
 
     def __init__(self, replay: Replay, buffers: Sequence[Values], stall_s: float) -> None:
         self._r = replay
-        self._buffers = buffers
-        self._bytes = [memoryview(b).cast("B") for b in buffers]
         self._stall_s = stall_s
-        n = len(replay._src)
-        self._waits_for = replay._n_deps.copy()
-        self._left = n
-        self._ready = [0] * n
-        self._started = [0] * n
-        self._finished = [0] * n
-        self._outbox_of = replay._outboxes()
-        self._outboxes = {box.stream.fileno(): box for box in self._outbox_of.values()}
-        self._inboxes = {box.stream.fileno(): box for box in replay._inboxes().values()}
-        # Outboxes whose next send may have become possible.
-        self._to_push: deque[_Outbox] = deque(self._outbox_of.values())
+        self._waits_for = replay.n_deps[:]
+        self._left = len(replay)
+        self._ready = array("q", bytes(8 * len(replay)))
+        # Not yet: -1.
+        self._started = array("q", [-1]) * len(replay)
+        self._finished = array("q", [-1]) * len(replay)
+        # A view of bytes: a memoryview of floats cannot be cast when it is empty.
+        data = [b.view(np.uint8).data for b in buffers]
+        senders, receivers = replay.transport.senders, replay.transport.receivers
+        self._outbox_of = {
+            pair: _Outbox(pair, senders[pair], data[pair[0]], sends) for pair, sends in replay.sends_of.items()
+        }
+        self._inbox_of = {
+            pair: _Inbox(pair, receivers[pair], buffers[pair[1]], data[pair[1]], sends, replay.scratch[pair])
+            for pair, sends in replay.sends_of.items()
+        }
+        # Outboxes whose next send may have become possible. A queue, not calls: empty sends can release long chains.
+        self._to_push = deque(self._outbox_of.values())
 
     def run(self) -> IterationResult:
-        start = self._r._clock()
-        self._start = start
-        with select.epoll(max(len(self._inboxes) + len(self._outboxes), 1)) as poll:
+        with select.epoll(2 * len(self._outbox_of) + 1) as poll:
             self._poll = poll
-            for fd in self._inboxes:
+            self._inboxes = {box.stream.fileno(): box for box in self._inbox_of.values()}
+            self._outboxes = {box.stream.fileno(): box for box in self._outbox_of.values()}
+            for fd, box in self._inboxes.items():
+                self._open_next(box)
                 poll.register(fd, select.EPOLLIN)
+            self._start = self._told = self._r.clock()
             self._push_all()
             while self._left:
-                self._wait()
-                self._push_all()
+                self._serve(poll.poll(self._stall_s))
         return self._result()
+
+    def _serve(self, events: list[tuple[int, int]]) -> None:
+        """Level-triggered, one read per event: what is left comes back after the other ranks had their turn."""
+        if not events:
+            raise ReplayStalledError(f"nothing moved for {self._stall_s:g} s: {self._outstanding()}")
+        self._told = self._r.clock()
+        for fd, _ in events:
+            if fd in self._inboxes:
+                self._receive(self._inboxes[fd])
+            else:
+                self._poll.unregister(fd)
+                self._outboxes[fd].blocked = False
+                self._to_push.append(self._outboxes[fd])
+                self._push_all()
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _push_all(self) -> None:
+        while self._to_push:
+            self._push(self._to_push.popleft())
+
+    def _push(self, box: _Outbox) -> None:
+        """Hand the kernel the pair's sends, in order, as far as their dependencies and its buffer allow."""
+        waits_for = self._waits_for
+        while box.at < len(box.sends) and not box.blocked:
+            i = box.sends[box.at]
+            if waits_for[i] or not self._offer(box, i):
+                return
+            box.at += 1
+            box.taken = 0
+            if box.at < len(box.sends) and not waits_for[box.sends[box.at]]:
+                # Its dependencies came before; its turn on this stream comes now.
+                self._ready[box.sends[box.at]] = self._now()
+            if self._r.first[i] == self._r.end[i]:
+                # No element, no message: an empty send has arrived as soon as it may leave.
+                self._arrived(i)
+
+    def _offer(self, box: _Outbox, i: int) -> bool:
+        """Whether the kernel now has all of send i."""
+        if self._started[i] < 0:
+            self._started[i] = self._now()
+        at, end = self._r.first[i] * _ELEMENT_BYTES + box.taken, self._r.end[i] * _ELEMENT_BYTES
+        try:
+            while at < end:
+                n = box.stream.send(box.data[at:end])
+                at += n
+                box.taken += n
+        except BlockingIOError:
+            # Write interest only while it is needed: a stream that has room would be reported every time.
+            box.blocked = True
+            self._poll.register(box.stream.fileno(), select.EPOLLOUT)
+            return False
+        except OSError as error:
+            self._lost(box.pair, str(error))
+        return True
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def _open_next(self, box: _Inbox) -> None:
+        """Make space for the pair's next message that has bytes, if there is one."""
+        r = self._r
+        while box.at < len(box.sends) and r.first[box.sends[box.at]] == r.end[box.sends[box.at]]:
+            box.at += 1
+        if box.at == len(box.sends):
+            return
+        i = box.sends[box.at]
+        first, end = r.first[i], r.end[i]
+        if r.reduce[i]:
+            box.space = box.scratch[: end - first].view(np.uint8).data
+        else:
+            box.space = box.data[first * _ELEMENT_BYTES : end * _ELEMENT_BYTES]
+        box.got = 0
+        self._expect(box)
+
+    def _expect(self, box: _Inbox) -> None:
+        rest = min(len(box.space) - box.got, _WAKE_BYTES)
+        if rest != box.expected:
+            box.stream.expect(rest)
+            box.expected = rest
+
+    def _receive(self, box: _Inbox) -> None:
+        if box.at == len(box.sends):
+            self._lost(box.pair, "it ended, or brought bytes that no send of the schedule explains")
+        try:
+            n = box.stream.recv_into(box.space[box.got :])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(box.pair, str(error))
+        if n == 0:
+            self._lost(box.pair, "closed by the other end")
+        box.got += n
+        if box.got < len(box.space):
+            self._expect(box)
+            return
+        i = box.sends[box.at]
+        if self._r.reduce[i]:
+            target = box.values[self._r.first[i] : self._r.end[i]]
+            np.add(target, box.scratch[: len(target)], out=target)
+        box.at += 1
+        self._arrived(i)
+        # At once, before other ranks' turns: their receiving would make these late.
+        self._push_all()
+        self._open_next(box)
+
+    def _arrived(self, i: int) -> None:
+        """Send i is received and reduced: sends that waited for nothing else may go."""
+        r = self._r
+        self._finished[i] = self._now()
+        self._left -= 1
+        for at in range(r.user_start[i], r.user_start[i + 1]):
+            user = r.users[at]
+            self._waits_for[user] -= 1
+            if not self._waits_for[user]:
+                self._ready[user] = self._told - self._start
+                self._to_push.append(self._outbox_of[r.src[user], r.dst[user]])
+
+    # -- what came of it ----------------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        return self._r.clock() - self._start
 
     def _result(self) -> IterationResult:
         finished = np.array(self._finished, dtype=np.int64)
-        rank_finished = np.zeros(self._r._n_ranks, dtype=np.int64)
-        np.maximum.at(rank_finished, np.array(self._r._src, dtype=np.int64), finished)
-        np.maximum.at(rank_finished, np.array(self._r._dst, dtype=np.int64), finished)
+        rank_finished = np.zeros(self._r.n_ranks, dtype=np.int64)
+        for ends in (self._r.src, self._r.dst):
+            np.maximum.at(rank_finished, np.array(ends, dtype=np.int64), finished)
         return IterationResult(
             start_ns=self._start,
             duration_ns=int(finished.max(initial=0)),
@@ -168,97 +328,24 @@ class _Iteration:
             rank_finished=rank_finished,
         )
 
-    def _wait(self) -> None:
-        deadline = time.monotonic() + self._stall_s
-        while not (events := self._poll.poll(_WAKE_S)):
-            if time.monotonic() > deadline:
-                raise ReplayStalledError(self._stuck())
-        for fd, _ in events:
-            if fd in self._inboxes:
-                self._receive(self._inboxes[fd])
-            else:
-                box = self._outboxes[fd]
-                self._poll.unregister(fd)
-                box.blocked = False
-                self._to_push.append(box)
+    def _lost(self, pair: Pair, why: str) -> NoReturn:
+        raise TransportError(f"the connection {pair[0]} -> {pair[1]} broke ({why}): {self._outstanding()}")
 
-    # -- sending ------------------------------------------------------------------------------------------------------
+    def _outstanding(self) -> str:
+        """'3 of 12 sends have not arrived: 4 (0 -> 1, 512 of 1024 bytes came), 5 (1 -> 2, waits for 1 more), ...'"""
+        missing = [i for i, t in enumerate(self._finished) if t < 0]
+        # First those that are on their way: the others wait for them.
+        shown = sorted(missing, key=lambda i: (self._waits_for[i] > 0, self._started[i] < 0, i))[:5]
+        more = ", ..." if len(missing) > len(shown) else ""
+        names = ", ".join(f"{i} ({self._r.src[i]} -> {self._r.dst[i]}, {self._state(i)})" for i in shown)
+        return f"{len(missing)} of {len(self._r)} sends have not arrived: {names}{more}"
 
-    def _push_all(self) -> None:
-        while self._to_push:
-            self._push(self._to_push.popleft())
-
-    def _push(self, box: _Outbox) -> None:
-        """Hand the kernel as much of the pair's sends, in order, as it takes and as their dependencies allow."""
-        r = self._r
-        while not box.blocked and box.at < len(box.sends):
-            i = box.sends[box.at]
-            if self._waits_for[i]:
-                return
-            start, end = r._first[i] * 4, r._last[i] * 4
-            if not self._started[i]:
-                self._started[i] = r._clock() - self._start
-            while start + box.offset < end:
-                try:
-                    box.offset += box.stream.send(self._bytes[box.src][start + box.offset : end])
-                except BlockingIOError:
-                    box.blocked = True
-                    self._poll.register(box.stream.fileno(), select.EPOLLOUT)
-                    return
-            box.at += 1
-            box.offset = 0
-            if box.at < len(box.sends) and not self._waits_for[box.sends[box.at]]:
-                # It was ready before, but its turn on this stream comes now.
-                self._ready[box.sends[box.at]] = r._clock() - self._start
-            if start == end:
-                # No chunk, no message: an empty send has arrived as soon as it may leave.
-                self._done(i)
-
-    # -- receiving ----------------------------------------------------------------------------------------------------
-
-    def _receive(self, box: _Inbox) -> None:
-        """One read per event: with level-triggered epoll what is left comes back, after the other ranks had their turn."""
-        i = box.sends[box.at] if box.at < len(box.sends) else -1
-        if i < 0:
-            raise TrafficError(f"rank {box.dst} received bytes that no send of the schedule explains")
-        view, size = self._place(box, i)
-        try:
-            n = box.stream.recv_into(view[box.offset : size])
-        except BlockingIOError:
-            return
-        if n == 0:
-            raise ReplayStalledError(f"the connection {self._r._src[i]} -> {self._r._dst[i]} was closed: {self._stuck()}")
-        box.offset += n
-        if box.offset == size:
-            if self._r._reduce[i]:
-                first, last = self._r._first[i], self._r._last[i]
-                self._buffers[box.dst][first:last] += box.scratch[: last - first]
-            box.at += 1
-            box.offset = 0
-            self._done(i)
-
-    def _place(self, box: _Inbox, i: int) -> tuple[memoryview, int]:
-        """Where the message's bytes go: the view that starts with them, and their number."""
-        first, last = self._r._first[i], self._r._last[i]
-        size = (last - first) * 4
-        if self._r._reduce[i]:
-            return memoryview(box.scratch).cast("B"), size
-        return self._bytes[box.dst][first * 4 : last * 4], size
-
-    def _done(self, i: int) -> None:
-        """Send i has arrived: sends that waited for it come closer."""
-        now = self._r._clock() - self._start
-        self._finished[i] = now
-        self._left -= 1
-        for user in self._r._users[i]:
-            self._waits_for[user] -= 1
-            if not self._waits_for[user]:
-                self._ready[user] = now
-                box = self._outbox_of[self._r._src[user], self._r._dst[user]]
-                if not box.blocked:
-                    self._to_push.append(box)
-
-    def _stuck(self) -> str:
-        outstanding = [i for i, t in enumerate(self._finished) if not t]
-        some = ", ".join(f"{self._r._src[i]}->{self._r._dst[i]}" for i in outstanding[:5])
-        return f"{len(outstanding)} sends did not arrive within {self._stall_s:g} s, first {some}"
+    def _state(self, i: int) -> str:
+        if self._waits_for[i]:
+            return f"waits for {self._waits_for[i]} more"
+        if self._started[i] < 0:
+            return "waits for its turn"
+        box = self._inbox_of[self._r.src[i], self._r.dst[i]]
+        size = (self._r.end[i] - self._r.first[i]) * _ELEMENT_BYTES
+        came = box.got if box.at < len(box.sends) and box.sends[box.at] == i else 0
+        return f"{came} of {size} bytes came"

@@ -47,16 +47,30 @@ class Stream(Protocol):
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
 
+    def expect(self, n_bytes: int, /) -> None:
+        """Be readable once `n_bytes` have come, not at every segment. A hint: earlier is allowed, never later."""
+
 
 class Transport(Protocol):
-    """Open streams for every pair. Both mappings have one entry per pair; sending and receiving ends are apart."""
+    """Open streams for every pair. Both mappings have one entry per pair; sending and receiving ends are apart.
+
+    `settings` tells what is in force, not what was asked for; `counters` sums over `counters_by_pair`.
+    """
 
     name: str
-    flows: Sequence[WireFlow]
-    senders: Mapping[Pair, Stream]
-    receivers: Mapping[Pair, Stream]
+
+    @property
+    def flows(self) -> Sequence[WireFlow]: ...
+
+    @property
+    def senders(self) -> Mapping[Pair, Stream]: ...
+
+    @property
+    def receivers(self) -> Mapping[Pair, Stream]: ...
 
     def counters(self) -> TransportCounters: ...
+
+    def counters_by_pair(self) -> Mapping[Pair, TransportCounters]: ...
 
     def settings(self) -> Mapping[str, str]: ...
 

@@ -2,34 +2,53 @@
 
 A connection carries data in one direction only, so a 5-tuple is one direction's data and its path can be computed before
 the run: ports are chosen here and bound explicitly.
+
+Socket buffers are left to the kernel's autotuning: setting a size switches it off for that socket, and a send buffer that
+follows the congestion window keeps what the kernel holds, over all ranks, at what is in flight.
 """
 
+import ctypes
+import errno
 import os
 import resource
 import select
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
 
-from traffic.errors import TrafficError
+from traffic.errors import TrafficError, TransportError
 from traffic.transport import Endpoint, Pair, TransportCounters, WireFlow
 
 # Below the kernel's ephemeral ports (32768 and up), so that nothing else takes one.
 SERVER_PORT = 5000
 FIRST_CLIENT_PORT = 10_000
+# People wait at the prompt: an unreachable host must show before that gets long.
 _CONNECT_DEADLINE_S = 15.0
 # Descriptors a process needs beside its connections: libraries, logs, netlink, pipes.
 _SPARE_FILES = 256
 # Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans (u32) and tcpi_segs_out (u32).
 _TOTAL_RETRANS_AT, _SEGS_OUT_AT, _TCP_INFO_BYTES = 100, 136, 232
 _CLONE_NEWNET = 0x40000000
-_T = TypeVar("_T")
+
+
+class TcpStream(socket.socket):
+    """A socket that is the Stream of the replay engine."""
+
+    def expect(self, n_bytes: int, /) -> None:
+        # The kernel widens the window for it, and wakes earlier where it cannot (tcp(7), SO_RCVLOWAT in socket(7)).
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n_bytes)
 
 
 class TcpTransport:
-    """Connections for `pairs`, opened at once; `close()` or a `with` block ends them."""
+    """Connections for `pairs`, opened at once; `close()` or a `with` block ends them.
+
+    Raises TrafficError for what can be seen before (open files, congestion control), TransportError, after 15 s at most,
+    for hosts that do not reach each other.
+    """
 
     name = "tcp"
 
@@ -40,8 +59,8 @@ class TcpTransport:
         self._congestion_control = congestion_control
         self.flows = self.plan(endpoints, pairs)
         _allow_open_files(2 * len(pairs) + len(endpoints))
-        self.senders: dict[Pair, socket.socket] = {}
-        self.receivers: dict[Pair, socket.socket] = {}
+        self.senders: dict[Pair, TcpStream] = {}
+        self.receivers: dict[Pair, TcpStream] = {}
         try:
             self._open()
         except BaseException:
@@ -55,21 +74,21 @@ class TcpTransport:
         self.close()
 
     def close(self) -> None:
-        for s in (*self.senders.values(), *self.receivers.values()):
-            s.close()
+        _close_all((*self.senders.values(), *self.receivers.values()))
 
     def counters(self) -> TransportCounters:
-        infos = [
-            s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES).ljust(_TCP_INFO_BYTES, b"\0")
-            for s in self.senders.values()
-        ]
-        return TransportCounters(
-            retransmits=sum(struct.unpack_from("=I", i, _TOTAL_RETRANS_AT)[0] for i in infos),
-            segments=sum(struct.unpack_from("=I", i, _SEGS_OUT_AT)[0] for i in infos),
-        )
+        each = self.counters_by_pair().values()
+        return TransportCounters(sum(c.retransmits for c in each), sum(c.segments for c in each))
+
+    def counters_by_pair(self) -> dict[Pair, TransportCounters]:
+        """From the sending ends' TCP_INFO; connection set-up included."""
+        return {pair: _tcp_info(s) for pair, s in self.senders.items()}
 
     def settings(self) -> Mapping[str, str]:
-        return {"tcp_nodelay": "1", "congestion_control": self._congestion_control}
+        """What the sockets say, not what was asked for."""
+        used = {_congestion_control_of(s) for s in self.senders.values()} or {self._congestion_control}
+        nodelay = {s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for s in self.senders.values()} or {1}
+        return {"tcp_nodelay": "/".join(map(str, sorted(nodelay))), "congestion_control": "/".join(sorted(used))}
 
     @staticmethod
     def plan(endpoints: Sequence[Endpoint], pairs: Sequence[Pair]) -> list[WireFlow]:
@@ -83,71 +102,129 @@ class TcpTransport:
             flows.append(WireFlow(src, dst, at[src].ip, at[dst].ip, socket.IPPROTO_TCP, *ports))
         return flows
 
+    # -- opening ------------------------------------------------------------------------------------------------------
+
     def _open(self) -> None:
         """Listen everywhere, connect everywhere, then sort out who is who by the port that a connection comes from."""
-        targets = {f.dst_rank for f in self.flows}
-        listeners = dict(
-            zip(targets, _in_namespaces([self._endpoints[r].netns for r in targets], _tcp_socket), strict=True)
-        )
-        clients = _in_namespaces([self._endpoints[f.src_rank].netns for f in self.flows], _tcp_socket)
+        callers = Counter(f.dst_rank for f in self.flows)
+        listeners = dict(zip(callers, self._sockets(callers), strict=True))
         try:
             for rank, listener in listeners.items():
-                listener.bind((self._endpoints[rank].ip, SERVER_PORT + rank))
-                listener.listen(sum(f.dst_rank == rank for f in self.flows))
-            for flow, client in zip(self.flows, clients, strict=True):
+                # Accepted sockets inherit it; DCTCP needs it at both ends.
+                self._configure(listener)
+                _bind(listener, self._endpoints[rank].ip, SERVER_PORT + rank)
+                listener.listen(callers[rank])
+            for flow, client in zip(self.flows, self._sockets(f.src_rank for f in self.flows), strict=True):
                 self.senders[flow.src_rank, flow.dst_rank] = client
-                self._configure(client)
-                client.bind((flow.src_ip, flow.src_port))
-                client.setblocking(False)
-                client.connect_ex((flow.dst_ip, flow.dst_port))
-            self._accept(listeners)
+            for flow in self.flows:
+                self._connect(flow)
+            self._accept_all(listeners)
         finally:
-            for listener in listeners.values():
-                listener.close()
+            _close_all(listeners.values())
 
-    def _accept(self, listeners: Mapping[int, socket.socket]) -> None:
-        import time
+    def _sockets(self, ranks: Iterable[int]) -> list[TcpStream]:
+        return _in_namespaces([self._endpoints[r].netns for r in ranks], _tcp_socket)
 
-        flow_by_ends = {(f.src_ip, f.src_port, f.dst_rank): f for f in self.flows}
-        poll = select.epoll()
-        rank_of = {}
-        for rank, listener in listeners.items():
-            listener.setblocking(False)
-            rank_of[listener.fileno()] = rank
-            poll.register(listener.fileno(), select.EPOLLIN)
-        end = time.monotonic() + _CONNECT_DEADLINE_S
-        with poll:
-            while len(self.receivers) < len(self.flows):
-                ready = poll.poll(max(0.0, end - time.monotonic()))
-                if not ready and time.monotonic() >= end:
-                    self._refuse_unreached()
-                for fd, _ in ready:
-                    accepted, peer = listeners[rank_of[fd]].accept()
-                    flow = flow_by_ends[(*peer, rank_of[fd])]
-                    accepted.setblocking(False)
-                    self.receivers[flow.src_rank, flow.dst_rank] = accepted
-
-    def _refuse_unreached(self) -> None:
-        hosts = self._endpoints
-        missing = [f"{hosts[s].host} -> {hosts[d].host}" for s, d in self.senders if (s, d) not in self.receivers]
-        raise TrafficError(
-            f"{len(missing)} of {len(self.flows)} connections were not made within {_CONNECT_DEADLINE_S:g} s, "
-            f"among them {', '.join(missing[:3])}: these hosts do not reach each other over TCP"
-        )
-
-    def _configure(self, s: socket.socket) -> None:
+    def _configure(self, s: TcpStream) -> None:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._congestion_control.encode())
+        except OSError as error:
+            raise TrafficError(
+                f"congestion control {self._congestion_control!r}: {os.strerror(error.errno or 0)}; this kernel has "
+                f"{_available_congestion_controls()}"
+            ) from None
+
+    def _connect(self, flow: WireFlow) -> None:
+        client = self.senders[flow.src_rank, flow.dst_rank]
+        self._configure(client)
+        _bind(client, flow.src_ip, flow.src_port)
+        client.setblocking(False)
+        failed = client.connect_ex((flow.dst_ip, flow.dst_port))
+        if failed not in (0, errno.EINPROGRESS):
+            raise self._unreached(1, {(flow.src_rank, flow.dst_rank): os.strerror(failed)})
+
+    def _accept_all(self, listeners: Mapping[int, TcpStream]) -> None:
+        """Until every flow has its receiving end, a client has failed, or time is up."""
+        flow_of = {(f.src_ip, f.src_port, f.dst_rank): f for f in self.flows}
+        rank_of = {listener.fileno(): rank for rank, listener in listeners.items()}
+        client_of = {s.fileno(): pair for pair, s in self.senders.items()}
+        deadline = time.monotonic() + _CONNECT_DEADLINE_S
+        with select.epoll() as poll:
+            for listener in listeners.values():
+                listener.setblocking(False)
+                poll.register(listener.fileno(), select.EPOLLIN)
+            for fd in client_of:
+                # Errors are reported without being asked for; nothing else is of interest.
+                poll.register(fd, 0)
+            while len(self.receivers) < len(self.flows):
+                ready = poll.poll(max(0.0, deadline - time.monotonic()))
+                if time.monotonic() >= deadline or any(fd in client_of for fd, _ in ready):
+                    self._refuse_unreached()
+                for fd, _ in ready:
+                    self._accept(listeners[rank_of[fd]], rank_of[fd], flow_of)
+
+    def _accept(self, listener: TcpStream, rank: int, flow_of: Mapping[tuple[str, int, int], WireFlow]) -> None:
+        try:
+            accepted, peer = listener.accept()
         except OSError:
-            known = _available_congestion_controls()
-            raise TrafficError(f"unknown congestion control {self._congestion_control!r}: this kernel has {known}") from None
+            # It was reset before it was accepted; its client says so.
+            return
+        flow = flow_of.get((peer[0], peer[1], rank))
+        if flow is None:
+            # Somebody else, for instance a user's port scan.
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        stream = TcpStream(accepted.family, accepted.type, accepted.proto, accepted.detach())
+        self.receivers[flow.src_rank, flow.dst_rank] = stream
+
+    def _refuse_unreached(self) -> NoReturn:
+        missing = [pair for pair in self.senders if pair not in self.receivers]
+        reasons = {p: self.senders[p].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for p in missing}
+        # Those that failed say more than those that were still trying.
+        shown = sorted(missing, key=lambda p: not reasons[p])[:3]
+        silent = f"no answer within {_CONNECT_DEADLINE_S:g} s"
+        raise self._unreached(len(missing), {p: os.strerror(reasons[p]) if reasons[p] else silent for p in shown})
+
+    def _unreached(self, n_missing: int, shown: Mapping[Pair, str]) -> TransportError:
+        host = {rank: e.host for rank, e in self._endpoints.items()}
+        named = ", ".join(f"{host[src]} -> {host[dst]} ({why})" for (src, dst), why in shown.items())
+        return TransportError(
+            f"{n_missing} of {len(self.flows)} TCP connections were not made, among them {named}: "
+            f"these hosts do not reach each other"
+        )
 
 
-def _tcp_socket() -> socket.socket:
-    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def _tcp_socket() -> TcpStream:
+    s = TcpStream(socket.AF_INET, socket.SOCK_STREAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Closing resets: what an interrupted run left in flight stops, and no port waits a minute in TIME_WAIT before the same
+    # 5-tuple can be used again. Accepted sockets inherit it.
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return s
+
+
+def _bind(s: TcpStream, ip: str, port: int) -> None:
+    try:
+        s.bind((ip, port))
+    except OSError as error:
+        raise TransportError(f"cannot use {ip}, TCP port {port}: {os.strerror(error.errno or 0)}") from None
+
+
+def _close_all(sockets: Iterable[socket.socket]) -> None:
+    for s in sockets:
+        s.close()
+
+
+def _tcp_info(s: TcpStream) -> TransportCounters:
+    info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES).ljust(_TCP_INFO_BYTES, b"\0")
+    retransmits, segments = (struct.unpack_from("=I", info, at)[0] for at in (_TOTAL_RETRANS_AT, _SEGS_OUT_AT))
+    return TransportCounters(retransmits, segments)
+
+
+def _congestion_control_of(s: TcpStream) -> str:
+    return s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
 
 
 def _available_congestion_controls() -> str:
@@ -159,15 +236,17 @@ def _allow_open_files(needed: int) -> None:
     """Two descriptors a connection: the usual soft limit of 1024 ends at about 400 connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed + _SPARE_FILES
-    if hard not in (resource.RLIM_INFINITY,) and wanted > hard:
-        raise TrafficError(f"{needed} sockets need {wanted} open files, the hard limit is {hard}: raise it (ulimit -Hn)")
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise TrafficError(
+            f"{needed} sockets need {wanted} open files, the hard limit is {hard}: raise it (ulimit -Hn)"
+        )
     if soft != resource.RLIM_INFINITY and wanted > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _in_namespaces(paths: Sequence[str | None], make: Callable[[], _T]) -> list[_T]:
+def _in_namespaces(paths: Sequence[str | None], make: Callable[[], TcpStream]) -> list[TcpStream]:
     """`make()` once inside each namespace (a path, None = here). setns is per thread: a thread of its own does it."""
-    made: list[_T] = []
+    made: list[TcpStream] = []
     failure: list[BaseException] = []
 
     def work() -> None:
@@ -183,18 +262,22 @@ def _in_namespaces(paths: Sequence[str | None], make: Callable[[], _T]) -> list[
 
     if any(p is None for p in paths) and any(p is not None for p in paths):
         raise ValueError("either all ranks live in namespaces or none does")
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, name="namespaces")
     thread.start()
     thread.join()
     if failure:
+        _close_all(made)
         raise failure[0]
     return made
 
 
 def _setns(path: str) -> None:
-    import ctypes
-
+    # os.setns came with Python 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
-    with open(path) as file:
-        if libc.setns(file.fileno(), _CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot enter namespace {path}: {os.strerror(ctypes.get_errno())}")
+    try:
+        with open(path) as file:
+            failed = ctypes.get_errno() if libc.setns(file.fileno(), _CLONE_NEWNET) else 0
+    except OSError as error:
+        failed = error.errno or errno.EIO
+    if failed:
+        raise TransportError(f"cannot enter namespace {path}: {os.strerror(failed)}")
