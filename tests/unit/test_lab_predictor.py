@@ -128,3 +128,14 @@ def test_512_ranks_in_seconds() -> None:
     result = predict(fabric, sends, paths, 9000)
     assert time.monotonic() - started < 5
     assert len(sends) == 523_264 and result.seconds > 0
+
+
+def test_short_messages_take_the_latency_they_were_calibrated_on() -> None:
+    """Two steps of 512 bytes between two hosts: 0.46 ms over one switch, 0.60 ms over three."""
+    for spec, expected_s in (
+        ("spines=1,leaves=1,hosts_per_leaf=2", 0.46e-3),
+        ("spines=1,leaves=2,hosts_per_leaf=1", 0.60e-3),
+    ):
+        fabric = emulated(50, f"spine-leaf:{spec}")
+        result = predict(fabric, ring(2, 512), shortest(fabric, 2), 9000)
+        assert result.seconds == pytest.approx(expected_s, rel=0.02)
