@@ -109,7 +109,7 @@ def _measure(mtu: int, progress: Progress) -> list[float]:
         rates = []
         for c, length in enumerate(CHAINS):
             progress.step(f"measuring what {length} switch{'es' * (length > 1)} in a row forward")
-            rates.append(_forwarded_per_s(fabric, lab.net.netns_path(f"c{c}h0"), c, mtu))
+            rates.append(_forwarded_per_s(fabric, str(lab.net.netns_path(f"c{c}h0")), c, mtu))
     return rates
 
 

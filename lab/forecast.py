@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from controller import policy, rules_of
 from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
@@ -86,7 +87,9 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         print(json.dumps(rows))
         return
     nic = format_rate(planned.nic_mbps)
-    print(f"{emulated.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}")
+    print(
+        f"{emulated.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
+    )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
     for row in rows:
@@ -98,7 +101,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         print(f"no prediction: {expected.unknown}")
 
 
-def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, float | str]:
+def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, Any]:
     found = expected.prediction(size)
     roofline = expected.roofline_s(size, scale)
     predicted_s = scale.hardware_s(found.seconds) if found else math.nan

@@ -21,7 +21,9 @@ def show() -> int:
     print(f"{'LAB':>8}  {'FABRIC':<{width}} {'DOING':<20} {'SINCE':<20} USER")
     for pid, about in rows:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about.get("started", 0)))
-        print(f"{pid:>8}  {about.get('fabric', '?'):<{width}} {about.get('doing', '?'):<20} {since:<20} {about.get('user', '?')}")
+        print(
+            f"{pid:>8}  {about.get('fabric', '?'):<{width}} {about.get('doing', '?'):<20} {since:<20} {about.get('user', '?')}"
+        )
     return 0
 
 
@@ -31,7 +33,9 @@ def enter(lab: str | None, command: list[str]) -> int:
     if not command:
         os.environ["PS1"] = f"lab {chosen.init_pid}# "
         command = ["bash", "--norc"]
-        print("ovs-vsctl, ovs-ofctl and tcpdump see the lab; `ip netns exec h1 ping ...` runs in a host; exit leaves it")
+        print(
+            "ovs-vsctl, ovs-ofctl and tcpdump see the lab; `ip netns exec h1 ping ...` runs in a host; exit leaves it"
+        )
     return sandbox.enter(chosen, command)
 
 

@@ -17,7 +17,7 @@ from lab.predictor import ETHERNET_BYTES, Prediction
 from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
-from lab.verdict import Evidence, judge
+from lab.verdict import Evidence, Verdict, collision_notes, judge
 from topologies.openvswitch import datapath_drops
 from topologies.units import format_size
 from traffic import values
@@ -41,20 +41,15 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Cumulative: frames dropped by the fabric's queues and by hosts' own, per interface; lost inside the switch; resent."""
+    """Cumulative: frames dropped by each link's queue, frames lost inside the switch (since last asked), segments resent."""
 
-    fabric: dict[str, int]
-    host: dict[str, int]
+    queues: dict[str, int]
     datapath: int
     resent: int
 
     def since(self, before: "_Losses") -> "_Losses":
-        return _Losses(
-            {intf: n - before.fabric.get(intf, 0) for intf, n in self.fabric.items()},
-            {intf: n - before.host.get(intf, 0) for intf, n in self.host.items()},
-            self.datapath,
-            self.resent - before.resent,
-        )
+        queues = {intf: n - before.queues.get(intf, 0) for intf, n in self.queues.items()}
+        return _Losses(queues, self.datapath, self.resent - before.resent)
 
 
 class RowMeasurement:
@@ -131,8 +126,7 @@ class RowMeasurement:
 
     def _losses(self) -> _Losses:
         return _Losses(
-            self._lab.net.switch_drops(),
-            self._lab.net.host_drops(),
+            {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
             datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
             self._transport.counters().retransmits,
         )
@@ -146,6 +140,8 @@ class RowMeasurement:
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
         counted = window.bytes_by_intf()
         self._keep_links(size, window, planned, losses)
+        if not self._expected.unknown:
+            self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
         evidence = Evidence(
             iterations_done=done,
             iterations_asked=self._e.iterations * len(self._halves),
@@ -161,18 +157,18 @@ class RowMeasurement:
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
             segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
-            dropped_fabric=losses.fabric,
-            dropped_host={},
+            dropped_fabric=losses.queues,
             datapath_drops=losses.datapath,
             frames_per_step=self._plan.frames_per_step(size),
-            measured_to_predicted=stats.mean / prediction.seconds if prediction and self._halves[False].results else None,
+            measured_to_predicted=stats.mean / prediction.seconds
+            if prediction and self._halves[False].results
+            else None,
             planned_bytes=planned,
             counted_bytes=counted,
             links={intf: self._direction(intf) for intf in planned},
             smallest_unquantised=self._plan.smallest_unquantised(self._scale),
         )
-        verdict = judge(evidence)
-        return self._row(size, stats, prediction, counted, losses, verdict.level, verdict.reason)
+        return self._row(size, stats, prediction, counted, losses, judge(evidence))
 
     def _row(
         self,
@@ -181,8 +177,7 @@ class RowMeasurement:
         prediction: Prediction | None,
         counted: dict[str, int],
         losses: _Losses,
-        verdict: str,
-        reason: str,
+        verdict: Verdict,
     ) -> RowResult:
         scale, e, plan = self._scale, self._e, self._plan
         roofline_s = self._expected.roofline_s(size, scale)
@@ -190,6 +185,10 @@ class RowMeasurement:
         balance = kpis.balance(kpis.parallel_uplinks(self._lab.fabric), counted, at_least=size.emulated_bytes / 10)
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
+        # A host's own NIC queue.
+        at_hosts = sum(
+            losses.queues.get(self._lab.fabric.scale_out_port(h.name).intf, 0) for h in self._lab.fabric.hosts
+        )
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,
@@ -220,11 +219,11 @@ class RowMeasurement:
             bottleneck=prediction.bottleneck if prediction else "",
             mmr=balance.mmr,
             jfi=balance.jfi,
-            dropped_fabric=sum(losses.fabric.values()),
-            dropped_host=sum(losses.host.values()) + losses.datapath,
+            dropped_fabric=sum(losses.queues.values()) - at_hosts + losses.datapath,
+            dropped_host=at_hosts,
             retransmits=losses.resent,
-            verdict=verdict,
-            reason=reason,
+            verdict=verdict.level,
+            reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
         )
 
@@ -262,7 +261,7 @@ class RowMeasurement:
                     link=self._direction(intf),
                     bytes_sent=sent,
                     planned_bytes=planned.get(intf, 0.0),
-                    dropped=losses.fabric.get(intf, 0) + losses.host.get(intf, 0),
+                    dropped=losses.queues.get(intf, 0),
                     utilisation=sent * 8 / (rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
                 )
             )

@@ -36,7 +36,9 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     e = plan.experiment
     emulated = scale.fabric(plan.fabric)
     record = _new_record(plan, scale)
-    folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now()) if folder is None else folder
+    folder = (
+        results.new_folder(Path("results"), emulated.name, e.collective, datetime.now()) if folder is None else folder
+    )
     status = FAILED
     try:
         with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:

@@ -101,7 +101,9 @@ class Fabric:
                 raise TopologyError(f"switch {switch.name} needs a datapath id from 1 to 2^64-1, has {switch.dpid!r}")
         for port in ports:
             if port.node not in self._by_name:
-                raise TopologyError(f"interface {port.intf} belongs to {port.node!r}, which is not a node of the fabric")
+                raise TopologyError(
+                    f"interface {port.intf} belongs to {port.node!r}, which is not a node of the fabric"
+                )
             if len(port.intf) > MAX_INTF_NAME:
                 raise TopologyError(
                     f"interface name {port.intf!r} has {len(port.intf)} characters, the kernel allows {MAX_INTF_NAME}: "
@@ -109,9 +111,13 @@ class Fabric:
                 )
         for link in self.links:
             if not link.rate_mbps > 0:
-                raise TopologyError(f"link {self.label(link)} has rate {link.rate_mbps:g} Mbit/s: a rate must be positive")
+                raise TopologyError(
+                    f"link {self.label(link)} has rate {link.rate_mbps:g} Mbit/s: a rate must be positive"
+                )
             if link.delay_us < 0:
-                raise TopologyError(f"link {self.label(link)} has delay {link.delay_us:g} us: a delay cannot be negative")
+                raise TopologyError(
+                    f"link {self.label(link)} has delay {link.delay_us:g} us: a delay cannot be negative"
+                )
 
     # -- reading the graph ------------------------------------------------------------------------------------------
 
@@ -190,7 +196,7 @@ class Fabric:
 
     def with_links(self, *, rate_mbps: float | None = None, delay_us: float | None = None) -> Fabric:
         """The same fabric with another rate or delay on every scale-out link (scale-up links keep theirs)."""
-        change = {k: v for k, v in (("rate_mbps", rate_mbps), ("delay_us", delay_us)) if v is not None}
+        change: dict[str, Any] = {k: v for k, v in (("rate_mbps", rate_mbps), ("delay_us", delay_us)) if v is not None}
         links = tuple(link if link.kind == "scale-up" else replace(link, **change) for link in self.links)
         return replace(self, links=links)
 

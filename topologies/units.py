@@ -23,10 +23,9 @@ _SIZE_BYTES = {
 
 def _parse(text: str, what: str, units: dict[str, float] | dict[str, int], example: str) -> float:
     match = _QUANTITY.match(str(text))
-    unit = match.group(2).lower() if match else None
-    if match is None or unit not in units:
+    if match is None or match.group(2).lower() not in units:
         raise Refused(f"{what} {text!r} is not a positive number with a unit: write it like {example}")
-    return float(match.group(1)) * units[unit]
+    return float(match.group(1)) * units[match.group(2).lower()]
 
 
 def parse_rate_mbps(text: str) -> float:
