@@ -130,7 +130,8 @@ link_mininet() {
     ln -sfn /usr/lib/python3/dist-packages/mininet "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
 }
 
-imports() { "$venv/bin/python" "$root/scripts/preflight.py"; }
+# -B: run by root, in a repository that is the user's.
+imports() { "$venv/bin/python" -B "$root/scripts/preflight.py"; }
 
 install_ryu() { pip install --use-pep517 --build-constraint "$root/scripts/ryu-build-constraints.txt" ryu; }
 
