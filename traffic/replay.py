@@ -225,9 +225,9 @@ class _Iteration:
             if box.at < len(box.sends) and not waits_for[box.sends[box.at]]:
                 # Its dependencies came before; its turn on this stream comes now.
                 self._ready[box.sends[box.at]] = self._now()
-            if self._r.first[i] == self._r.end[i]:
-                # No element, no message: an empty send has arrived as soon as it may leave.
-                self._arrived(i)
+            inbox = self._inbox_of[box.pair]
+            if self._is_empty(i) and not inbox.space:
+                self._open_next(inbox)
 
     def _offer(self, box: _Outbox, i: int) -> bool:
         """Whether the kernel now has all of send i."""
@@ -251,11 +251,16 @@ class _Iteration:
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def _open_next(self, box: _Inbox) -> None:
-        """Make space for the pair's next message that has bytes, if there is one."""
-        r = self._r
-        while box.at < len(box.sends) and r.first[box.sends[box.at]] == r.end[box.sends[box.at]]:
+        """Make space for the pair's next message.
+
+        No element, no message: an empty send has arrived when it has left and those before it on its pair have arrived.
+        Not sooner: what waits for it may count on the pair's order.
+        """
+        r, left = self._r, self._outbox_of[box.pair].at
+        while box.at < left and self._is_empty(box.sends[box.at]):
             box.at += 1
-        if box.at == len(box.sends):
+            self._arrived(box.sends[box.at - 1])
+        if box.at == len(box.sends) or self._is_empty(box.sends[box.at]):
             return
         i = box.sends[box.at]
         first, end = r.first[i], r.end[i]
@@ -273,7 +278,7 @@ class _Iteration:
             box.expected = rest
 
     def _receive(self, box: _Inbox) -> None:
-        if box.at == len(box.sends):
+        if not box.space:
             self._lost(box.pair, "it ended, or brought bytes that no send of the schedule explains")
         try:
             n = box.stream.recv_into(box.space[box.got :])
@@ -292,10 +297,11 @@ class _Iteration:
             target = box.values[self._r.first[i] : self._r.end[i]]
             np.add(target, box.scratch[: len(target)], out=target)
         box.at += 1
+        box.space = _NOWHERE
         self._arrived(i)
+        self._open_next(box)
         # At once, before other ranks' turns: their receiving would make these late.
         self._push_all()
-        self._open_next(box)
 
     def _arrived(self, i: int) -> None:
         """Send i is received and reduced: sends that waited for nothing else may go."""
@@ -310,6 +316,9 @@ class _Iteration:
                 self._to_push.append(self._outbox_of[r.src[user], r.dst[user]])
 
     # -- what came of it ----------------------------------------------------------------------------------------------
+
+    def _is_empty(self, i: int) -> bool:
+        return self._r.first[i] == self._r.end[i]
 
     def _now(self) -> int:
         return self._r.clock() - self._start

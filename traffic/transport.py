@@ -9,7 +9,8 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a rank lives: its host, that host's address, and the namespace its sockets are made in (None = this one)."""
+    """Where a rank lives: its host, that host's address, and the namespace its sockets are made in: its name, as
+    `ip netns exec` takes it, or its path; None = this one."""
 
     rank: int
     host: str

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.traffic_fakes import FakeTransport, SendsOnce, Ticks, filled, replayed, wrong
 from traffic import COLLECTIVES, schedule
+from traffic.check import verify
 from traffic.errors import ReplayStalledError, TransportError
 from traffic.replay import Replay
 from traffic.schedule import ScheduleBuilder
@@ -113,6 +114,20 @@ def test_empty_sends_release_long_chains_without_a_message() -> None:
     result, n_wrong = replayed(s, 1)
     assert n_wrong == 0
     assert len(result.finished) == 2 * 128 * 127
+
+
+def test_an_empty_send_keeps_its_place_on_the_pair() -> None:
+    """Rank 1 waits for the empty send only, and may count on the full one before it: then its sum has rank 0's part."""
+    b = ScheduleBuilder("all_reduce", "chain", 3, 2)
+    b.send(0, 1, 0, reduce=True)
+    last = b.send(0, 1, 1, reduce=True)
+    last = b.send(1, 2, 0, n_chunks=2, reduce=True, after=[last])
+    last = b.send(2, 1, 0, n_chunks=2, reduce=False, after=[last])
+    b.send(1, 0, 0, n_chunks=2, reduce=False, after=[last])
+    verify(b.build())
+    result, n_wrong = replayed(b.build(), 1)
+    assert n_wrong == 0
+    assert result.finished[0] < result.finished[1] < result.started[2]
 
 
 def test_receivers_wake_for_64_kib_or_the_rest_of_the_message() -> None:

@@ -7,19 +7,18 @@ Socket buffers are left to the kernel's autotuning: setting a size switches it o
 follows the congestion window keeps what the kernel holds, over all ranks, at what is in flight.
 """
 
-import ctypes
 import errno
 import os
 import resource
 import select
 import socket
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
+from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
 from traffic.transport import Endpoint, Pair, TransportCounters, WireFlow
 
@@ -32,7 +31,6 @@ _CONNECT_DEADLINE_S = 15.0
 _SPARE_FILES = 256
 # Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans (u32) and tcpi_segs_out (u32).
 _TOTAL_RETRANS_AT, _SEGS_OUT_AT, _TCP_INFO_BYTES = 100, 136, 232
-_CLONE_NEWNET = 0x40000000
 
 
 class TcpStream(socket.socket):
@@ -46,17 +44,23 @@ class TcpStream(socket.socket):
 class TcpTransport:
     """Connections for `pairs`, opened at once; `close()` or a `with` block ends them.
 
-    Raises TrafficError for what can be seen before (open files, congestion control), TransportError, after 15 s at most,
-    for hosts that do not reach each other.
+    Raises TrafficError for what can be seen before (open files, congestion control), TransportError, after
+    `connect_deadline_s` at most, for hosts that do not reach each other.
     """
 
     name = "tcp"
 
     def __init__(
-        self, endpoints: Sequence[Endpoint], pairs: Sequence[Pair], *, congestion_control: str = "cubic"
+        self,
+        endpoints: Sequence[Endpoint],
+        pairs: Sequence[Pair],
+        *,
+        congestion_control: str = "cubic",
+        connect_deadline_s: float = _CONNECT_DEADLINE_S,
     ) -> None:
         self._endpoints = {e.rank: e for e in endpoints}
         self._congestion_control = congestion_control
+        self._connect_deadline_s = connect_deadline_s
         self.flows = self.plan(endpoints, pairs)
         _allow_open_files(2 * len(pairs) + len(endpoints))
         self.senders: dict[Pair, TcpStream] = {}
@@ -149,7 +153,7 @@ class TcpTransport:
         flow_of = {(f.src_ip, f.src_port, f.dst_rank): f for f in self.flows}
         rank_of = {listener.fileno(): rank for rank, listener in listeners.items()}
         client_of = {s.fileno(): pair for pair, s in self.senders.items()}
-        deadline = time.monotonic() + _CONNECT_DEADLINE_S
+        deadline = time.monotonic() + self._connect_deadline_s
         with select.epoll() as poll:
             for listener in listeners.values():
                 listener.setblocking(False)
@@ -184,7 +188,7 @@ class TcpTransport:
         reasons = {p: self.senders[p].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for p in missing}
         # Those that failed say more than those that were still trying.
         shown = sorted(missing, key=lambda p: not reasons[p])[:3]
-        silent = f"no answer within {_CONNECT_DEADLINE_S:g} s"
+        silent = f"no answer within {self._connect_deadline_s:g} s"
         raise self._unreached(len(missing), {p: os.strerror(reasons[p]) if reasons[p] else silent for p in shown})
 
     def _unreached(self, n_missing: int, shown: Mapping[Pair, str]) -> TransportError:
@@ -244,40 +248,20 @@ def _allow_open_files(needed: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _in_namespaces(paths: Sequence[str | None], make: Callable[[], TcpStream]) -> list[TcpStream]:
-    """`make()` once inside each namespace (a path, None = here). setns is per thread: a thread of its own does it."""
-    made: list[TcpStream] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            inside: str | None = None
-            for path in paths:
-                if path is not None and path != inside:
-                    _setns(path)
-                    inside = path
-                made.append(make())
-        except BaseException as error:
-            failure.append(error)
-
-    if any(p is None for p in paths) and any(p is not None for p in paths):
+def _in_namespaces(names: Sequence[str | None], make: Callable[[], TcpStream]) -> list[TcpStream]:
+    """`make()` once inside each namespace, None = here."""
+    inside = [name for name in names if name is not None]
+    if inside and len(inside) < len(names):
         raise ValueError("either all ranks live in namespaces or none does")
-    thread = threading.Thread(target=work, name="namespaces")
-    thread.start()
-    thread.join()
-    if failure:
-        _close_all(made)
-        raise failure[0]
-    return made
-
-
-def _setns(path: str) -> None:
-    # os.setns came with Python 3.12.
-    libc = ctypes.CDLL(None, use_errno=True)
+    made: list[TcpStream] = []
     try:
-        with open(path) as file:
-            failed = ctypes.get_errno() if libc.setns(file.fileno(), _CLONE_NEWNET) else 0
-    except OSError as error:
-        failed = error.errno or errno.EIO
-    if failed:
-        raise TransportError(f"cannot enter namespace {path}: {os.strerror(failed)}")
+        if inside:
+            namespaces.each(((name, name) for name in inside), lambda _: made.append(make()))
+        else:
+            made += [make() for _ in names]
+    except BaseException as error:
+        _close_all(made)
+        if isinstance(error, OSError):
+            raise TransportError(f"cannot make the ranks' sockets: {error}") from None
+        raise
+    return made
