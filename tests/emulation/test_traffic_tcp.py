@@ -27,10 +27,8 @@ def build_hosts(n: int) -> list[Endpoint]:
     names = [f"h{i + 1}" for i in range(n)]
     namespaces.create(names, lambda name: None)
     sh("ip link add br0 type bridge; ip link set br0 up")
-    sh(
     sh("ip link add outside type veth peer name beyond; ip link set beyond up; ip addr add 192.0.2.1/24 dev outside")
     sh("ip link set outside up; ip route add default via 192.0.2.2")
-    sh("ip route add default via 192.0.2.2")
     for i, name in enumerate(names):
         sh(f"ip link add b{i + 1} type veth peer name {name}-eth0 address {mac(i)} netns {name}")
         sh(f"ip link set b{i + 1} master br0 up")
