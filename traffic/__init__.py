@@ -1,8 +1,8 @@
 """What the accelerators send: ranks and bytes -> a schedule, checked, then replayed over a transport.
 
-To add a collective algorithm: a file in collectives/ with a function `n_ranks -> Schedule`, and a line in COLLECTIVES. To
-add a transport: a file in transports/ and a line in TRANSPORTS. The command line, the help and the registry-wide tests
-pick both up from here.
+To add a collective algorithm: a file in collectives/ with a function `n_ranks -> Schedule`, and a line in COLLECTIVES; a
+new collective also says what it starts from and ends with, in check.py and values.py. To add a transport: a file in
+transports/ and a line in TRANSPORTS. The command line, the help and the registry-wide tests pick both up from here.
 """
 
 from collections.abc import Callable
