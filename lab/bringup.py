@@ -73,8 +73,10 @@ def lab_up(
         progress.step("waiting for the switches' rules")
         if process and rest_url:
             _wait_ready(process, rest_url)
-        elif controller:
-            net.waitConnected(timeout=_READY_DEADLINE_S)
+        elif controller and not net.waitConnected(timeout=_READY_DEADLINE_S):
+            raise RuntimeError(
+                f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
+            )
         yield Lab(fabric, net, daemons, datapath, rest_url)
     finally:
         if process:
@@ -91,7 +93,9 @@ def _prefer(switch_pid: int) -> None:
         with suppress(OSError):
             os.sched_setscheduler(switch_pid, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
             return
-    os.setpriority(os.PRIO_PROCESS, switch_pid, _SWITCH_NICENESS)
+    # A container's root may do neither: then the verdict tells how long the thread waited.
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, switch_pid, _SWITCH_NICENESS)
 
 
 def _start_controller(fabric: Fabric, policy: str) -> "subprocess.Popen[bytes]":

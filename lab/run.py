@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -44,10 +44,13 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
         with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
             # Senders next: a late one leaves its link idle. Not in `prompt`, whose shells would inherit it.
-            os.setpriority(os.PRIO_PROCESS, 0, SENDER_NICENESS)
+            with suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, 0, SENDER_NICENESS)
             expected = forecast(plan, emulated, transport.flows)
+            if expected.unknown:
+                record.notes = [f"no prediction: {expected.unknown}"]
             if not as_json:
-                _print(*nccl.preamble(record), *nccl.header())
+                _print(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):
                 row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
                 results.write(folder, record)
