@@ -17,6 +17,7 @@ from topologies import Fabric, Topology, topology, unknown
 from topologies.describe import Distances
 from topologies.units import format_size
 from traffic import Schedule
+from traffic.check import verify
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.placement import place
 
@@ -152,6 +153,7 @@ def plan(experiment: Experiment) -> Plan:
         raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks)
+    verify(schedule)
     planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
     scale = experiment.scale or Scale()
     planned.sizes(scale)
