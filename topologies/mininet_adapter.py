@@ -1,59 +1,75 @@
-"""A Fabric becomes namespaces, cables, queues and bridges, behind Mininet's objects.
+"""Mininet over a Fabric: its objects, API and prompt, over a network that `topologies.emulation` builds in batches.
 
     net = FabricNet(fabric)
     net.start()
     net.get("h1").cmd("ping -c1", net.get("h2").IP())
 
-Mininet pays about 32 ms for each shaped link, because it types every command into a shell. This builds the same in a
-few batches (namespaces by one thread, links and queues over netlink, bridges in one database transaction) and keeps
-Mininet's API and prompt. It changes nothing outside the namespaces, links and bridges it makes.
+Stock Mininet pays about 32 ms for each shaped link, because it types every command into a shell.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from typing import Any
 
+from mininet.log import output
 from mininet.net import Mininet
 
-from topologies import namespaces, netlink, offloads, openvswitch
+from topologies import namespaces
 from topologies.addressing import FABRIC_NETWORK
-from topologies.errors import EmulationError, TopologyError, unknown
-from topologies.fabric import Fabric, Link, Node, Port
-from topologies.mininet_nodes import FabricHost, FabricIntf, FabricLink, FabricSwitch
-from topologies.netlink import Counters, End, LinkReader, Request
-from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
+from topologies.emulation import Emulation, no_progress
+from topologies.errors import EmulationError
+from topologies.fabric import Fabric, Link
+from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
+from topologies.netlink import Counters
+from topologies.openvswitch import RUN_DIR
+from topologies.shaping import Finding
 
-ADDRESSINGS = ("l3", "l2")
-DATAPATHS = ("netdev", "system")
-# What a host is told before anything is in it. Slow start after idle would make every step of a collective start cold,
-# and saved metrics would make a run depend on the one before.
-_HOST_SYSCTLS = {
-    "net/ipv6/conf/all/disable_ipv6": "1",
-    "net/ipv6/conf/default/disable_ipv6": "1",
-    "net/ipv4/tcp_slow_start_after_idle": "0",
-    "net/ipv4/tcp_no_metrics_save": "1",
-}
-_CONGESTION_CONTROL = "net/ipv4/tcp_congestion_control"
-_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-# Descriptors that a run needs beside those of its hosts (one namespace and two sockets each).
-_SPARE_FILES = 256
 _CONNECT_DEADLINE_S = 30.0
+_LISTEN_DEADLINE_S = 5.0
+_POLL_S = 0.05
 
 
-def _no_progress(text: str) -> None:
-    pass
+class WorkingIperf(Mininet):  # type: ignore[misc]
+    """Mininet 2.3.0's `iperf` waits for a second line of results that iperf 2.1 no longer prints, for ever."""
+
+    def iperf(
+        self,
+        hosts: Sequence[Any] | None = None,
+        l4Type: str = "TCP",
+        udpBw: str = "10M",
+        fmt: str | None = None,
+        seconds: float = 5,
+        port: int = 5001,
+    ) -> list[str]:
+        """Mininet's: [server's rate, client's rate], for UDP with the asked one before; first and last host if unset."""
+        client, server = hosts or (self.hosts[0], self.hosts[-1])
+        output(f"*** Iperf: testing {l4Type} bandwidth between {client} and {server}\n")
+        options = ["-p", str(port), *(["-u"] if l4Type == "UDP" else []), *(["-f", fmt] if fmt else [])]
+        listener = server.popen(["iperf", "-s", *options])
+        try:
+            _wait_listening(server, port)
+            bandwidth = ["-b", udpBw] if l4Type == "UDP" else []
+            sent, _, _ = client.pexec(["iperf", "-c", server.IP(), "-t", str(seconds), *options, *bandwidth])
+        finally:
+            listener.terminate()
+            received = listener.communicate()[0].decode()
+        result = [*([udpBw] if l4Type == "UDP" else []), self._parseIperf(received), self._parseIperf(sent)]
+        output(f"*** Results: {result}\n")
+        return result
 
 
-class FabricNet(Mininet):  # type: ignore[misc]
-    """Mininet over a Fabric.
+def _wait_listening(server: Any, port: int) -> None:
+    deadline = time.monotonic() + _LISTEN_DEADLINE_S
+    while not server.pexec(["ss", "-Hltun", f"sport = :{port}"])[0]:
+        if time.monotonic() > deadline:
+            raise EmulationError(f"iperf does not listen on port {port} of {server}")
+        time.sleep(_POLL_S)
 
-    mtu: of every interface, in bytes. addressing: 'l3' gives a host one route and one neighbour, its virtual gateway;
-    'l2' a neighbour entry for every other host. datapath: of the bridges. controllers: OpenFlow targets.
-    progress: told what is being done, in a few words. `seconds` holds how long each step of the last start took.
-    """
+
+class FabricNet(WorkingIperf):
+    """Mininet's network; the parameters are `Emulation`'s."""
 
     def __init__(
         self,
@@ -64,354 +80,68 @@ class FabricNet(Mininet):  # type: ignore[misc]
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
         congestion_control: str = "cubic",
-        progress: Callable[[str], None] = _no_progress,
-        run_dir: Path = openvswitch.RUN_DIR,
+        progress: Callable[[str], None] = no_progress,
+        run_dir: Path = RUN_DIR,
     ) -> None:
-        _require("addressing", addressing, ADDRESSINGS)
-        _require("datapath", datapath, DATAPATHS)
-        _require("congestion control", congestion_control, _AVAILABLE.read_text().split())
-        require_mtu(mtu)
+        self.emulation = Emulation(
+            fabric,
+            mtu=mtu,
+            addressing=addressing,
+            datapath=datapath,
+            controllers=controllers,
+            congestion_control=congestion_control,
+            progress=progress,
+            run_dir=run_dir,
+        )
         self.fabric = fabric
-        self.mtu = mtu
-        self.addressing = addressing
-        self.datapath = datapath
-        self.targets = tuple(controllers)
-        self.congestion_control = congestion_control
-        self.progress = progress
-        self.run_dir = run_dir
-        self.shapes = shapes(fabric, mtu)
-        self.seconds: dict[str, float] = {}
-        self._group = 0x5FAB0000 | os.getpid() & 0xFFFF
-        self._made_namespaces = self._made_links = self._made_bridges = False
-        self._reader: LinkReader | None = None
-        self._reader_lock = Lock()
         with _no_global_setup():
             super().__init__(build=False, controller=None, ipBase=str(FABRIC_NETWORK))
-        self._add_objects()
-
-    # -- Mininet's objects ----------------------------------------------------------------------------------------------
-
-    def _add_objects(self) -> None:
-        for node in self.fabric.nodes:
-            if node.is_host:
-                self.addHost(node.name, cls=FabricHost)
-            else:
-                switch = self.addSwitch(node.name, cls=FabricSwitch, dpid=f"{node.dpid:x}", datapath=self.datapath)
-                switch.bring_up, switch.take_down = self._restart_switch, self._stop_switch
-        for link in self.fabric.links:
-            self._add_link(link)
+        for host in fabric.hosts:
+            self.addHost(host.name, cls=FabricHost, emulation=self.emulation)
+        for switch in fabric.switches:
+            self.addSwitch(switch.name, cls=FabricSwitch, dpid=f"{switch.dpid:x}", emulation=self.emulation)
+        for link in fabric.links:
+            self.addLink(link.a.node, link.b.node, **link_options(link))
         self.built = True
 
-    def _add_link(self, link: Link) -> None:
-        a, b = link.ports
-        made = self.addLink(
-            a.node, b.node, a.number, b.number,
-            cls=FabricLink, intf=FabricIntf, intfName1=a.intf, intfName2=b.intf, addr1=_mac(link, a), addr2=_mac(link, b),
-        )  # fmt: skip
-        made.fabric_link = link
-        for intf, port in ((made.intf1, a), (made.intf2, b)):
-            if port.ip and self._is_host(port):
-                intf.ip, intf.prefixLen = port.ip, "32"
-                intf.restored = self._restorer(port)
+    def start(self) -> None:
+        """Everything up, shaped and checked. Raises EmulationError, with what was made taken back."""
+        self.emulation.start()
 
-    def _is_host(self, port: Port) -> bool:
-        return self.fabric.node(port.node).is_host
+    def stop(self) -> None:
+        """Take back what `start` made. A sandbox need not call this: its end does the same."""
+        for node in self.values():
+            node.terminate()
+        self.emulation.stop()
 
-    def _restorer(self, port: Port) -> Callable[[int], list[Request]]:
-        return lambda index: list(self._routes(port, index))
+    @property
+    def seconds(self) -> dict[str, float]:
+        """How long each step of the last start took."""
+        return self.emulation.seconds
 
     def netns_path(self, host: str) -> Path:
         """Where a host's namespace can be entered from."""
         return namespaces.path(host)
 
-    # -- up -----------------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Everything up, shaped and checked. Raises EmulationError, with what was made taken back."""
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _start(self) -> None:
-        hosts, switches = len(self.fabric.hosts), self.fabric.switches
-        require_open_files(3 * hosts + _SPARE_FILES)
-        with self._step("namespaces", f"{hosts} namespaces"):
-            self._make_namespaces()
-        with self._step("links", f"{len(self.fabric.links)} links"):
-            self._make_links()
-        with self._step("hosts", f"addresses and queues of {hosts} hosts"):
-            number = self._add_bridges(switches)
-            # Open vSwitch works on the bridges on another core meanwhile.
-            self._configure_hosts()
-        with self._step("bridges", f"{len(switches)} switches"):
-            self._await_bridges(number, switches)
-        with self._step("queues", "queues of the switches"):
-            self._shape_switches(switches)
-        with self._step("buffers", "buffers"):
-            self._enlarge_buffers()
-        with self._step("audit", "shaping audit"):
-            self._require_shaped()
-        for node in self.values():
-            node.live = True
-
-    @contextmanager
-    def _step(self, name: str, text: str) -> Iterator[None]:
-        self.progress(text)
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - start
-
-    def _make_namespaces(self) -> None:
-        namespaces.create((h.name for h in self.fabric.hosts), self._setup_namespace)
-        self._made_namespaces = True
-
-    def _setup_namespace(self, _: str) -> None:
-        for key, value in _HOST_SYSCTLS.items():
-            namespaces.write_sysctl(key, value)
-        # The kernel allows a namespace only the algorithms that the host allows its unprivileged users. Whatever this
-        # says, the host's route names the algorithm, and that decides.
-        with suppress(EmulationError):
-            namespaces.write_sysctl(_CONGESTION_CONTROL, self.congestion_control)
-        # Loopback is interface 1 of every namespace.
-        netlink.apply([netlink.set_link(1, "lo", up=True)])
-
-    def _make_links(self) -> None:
-        with ExitStack() as stack:
-            fds = {h.name: stack.enter_context(open(namespaces.path(h.name))).fileno() for h in self.fabric.hosts}
-            cables = [netlink.veth(*(self._end(link, p, fds) for p in link.ports)) for link in self.fabric.links]
-            self._made_links = True
-            netlink.apply(cables)
-        here = [port.intf for port in self._switch_ports()]
-        for intf in here:
-            namespaces.write_sysctl(f"net/ipv6/conf/{intf}/disable_ipv6", "1")
-        index = netlink.indexes()
-        netlink.apply([netlink.set_link(index[intf], intf, up=True) for intf in here])
-
-    def _end(self, link: Link, port: Port, fds: dict[str, int]) -> End:
-        group = 0 if port.node in fds else self._group
-        return End(port.intf, _mac(link, port), self.mtu, fds.get(port.node), group)
-
-    def _switch_ports(self, switches: Sequence[Node] | None = None) -> Iterator[Port]:
-        for switch in self.fabric.switches if switches is None else switches:
-            yield from self.fabric.ports_of(switch.name)
-
-    def _configure_hosts(self) -> None:
-        namespaces.each(((h.name, h.name) for h in self.fabric.hosts), self._configure_host)
-
-    def _configure_host(self, host: str) -> None:
-        """The queue comes first: putting one on an interface that is up waits for the kernel's readers."""
-        requests: list[Request] = []
-        for port in self.fabric.ports_of(host):
-            offloads.turn_off(port.intf)
-            index = netlink.index_of(port.intf)
-            if port.intf in self.shapes:
-                requests += netlink.shaping(index, port.intf, self.shapes[port.intf])
-            requests.append(netlink.set_link(index, port.intf, up=True))
-            if port.ip:
-                requests += [netlink.address(index, port.ip, 32), *self._routes(port, index)]
-        netlink.apply(requests)
-
-    def _routes(self, port: Port, index: int) -> Iterator[Request]:
-        """The host's one route out of this interface and what it must know of the other side."""
-        gateway = self.fabric.gateway_ip if self.addressing == "l3" else None
-        for network in self._networks(port):
-            yield netlink.route(index, network, gateway, self.congestion_control)
-        if gateway:
-            yield netlink.neighbour(index, gateway, self.fabric.gateway_mac)
-        else:
-            for other in self._reachable(port):
-                if other.ip and other.mac:
-                    yield netlink.neighbour(index, other.ip, other.mac)
-
-    def _networks(self, port: Port) -> list[str]:
-        """The whole fabric through the scale-out NIC; through a scale-up interface only its own domain."""
-        if port == self.fabric.scale_out_port(port.node):
-            return [str(FABRIC_NETWORK)]
-        return [f"{other.ip}/32" for other in self._reachable(port) if other.ip]
-
-    def _reachable(self, port: Port) -> list[Port]:
-        if port == self.fabric.scale_out_port(port.node):
-            ports = (self.fabric.scale_out_port(h.name) for h in self.fabric.hosts)
-            return [p for p in ports if p.node != port.node]
-        return domain_ports(self.fabric, port)
-
-    def _add_bridges(self, switches: Sequence[Node]) -> int:
-        bridges = [
-            openvswitch.Bridge(s.name, s.dpid or 0, [(p.intf, p.number) for p in self._switch_ports([s])], self.targets)
-            for s in switches
-        ]
-        number = openvswitch.add_bridges(bridges, self.datapath, self.mtu, self.run_dir)
-        self._made_bridges = True
-        return number
-
-    def _await_bridges(self, number: int, switches: Sequence[Node]) -> None:
-        numbers = {port.intf: port.number for port in self._switch_ports(switches)}
-        openvswitch.wait_configured(number, numbers, self.run_dir)
-
-    def _shape_switches(self, switches: Sequence[Node]) -> None:
-        """After the ports are added, because adding a port to a bridge wipes its interface's qdisc."""
-        index = netlink.indexes()
-        ports = (p.intf for p in self._switch_ports(switches) if p.intf in self.shapes)
-        netlink.apply([r for intf in ports for r in netlink.shaping(index[intf], intf, self.shapes[intf])])
-
-    def _enlarge_buffers(self) -> None:
-        n_ports = sum(1 for _ in self._switch_ports())
-        if self.datapath != "netdev" or not n_ports:
-            return
-        # Out of a port to a host, where an unknown frame ends.
-        ports = sorted(self._switch_ports(), key=lambda p: not self._is_host(self.fabric.peer(p)))
-        pid = openvswitch.switch_pid(self.run_dir)
-        openvswitch.enlarge_socket_buffers(pid, ports[0].node, ports[0].number, n_ports, self.run_dir)
-
-    def _require_shaped(self) -> None:
-        found = self.audit()
-        wrong = len({f.intf for f in found})
-        self.progress(f"{len(self.shapes) - wrong}/{len(self.shapes)} interfaces shaped")
-        if found:
-            raise EmulationError(f"{wrong} of {len(self.shapes)} interfaces are not shaped as asked: {found[0]}")
-
-    # -- measuring and changing -----------------------------------------------------------------------------------------
-
     def audit(self) -> list[Finding]:
-        """Every shaped interface, in every namespace, as tc holds it now, against what was asked; empty = all right."""
-        held = self._held()
-        return [f for intf, asked in self.shapes.items() for f in findings(intf, asked, held[intf])]
-
-    def _held(self) -> dict[str, Held]:
-        def shaped(node: str) -> list[str]:
-            return [p.intf for p in self.fabric.ports_of(node) if p.intf in self.shapes]
-
-        hosts = [(h.name, shaped(h.name)) for h in self.fabric.hosts]
-        held = netlink.read_shaping([intf for s in self.fabric.switches for intf in shaped(s.name)])
-        for found in namespaces.each(hosts, netlink.read_shaping):
-            held |= found
-        return held
+        return self.emulation.audit()
 
     def link_counters(self) -> dict[str, Counters]:
-        """Counters of every end of every link, from one dump: a host's end is its switch port seen in the mirror."""
-        with self._reader_lock:
-            self._reader = self._reader or LinkReader()
-            here = self._reader.read()
-        counters = {}
-        for link in self.fabric.links:
-            for port, peer in (link.ports, link.ports[::-1]):
-                counters[port.intf] = here[port.intf] if port.intf in here else _mirrored(here[peer.intf])
-        return counters
+        return self.emulation.link_counters()
 
     def host_drops(self) -> dict[str, int]:
-        """Frames that the queues of the hosts' interfaces dropped since the start: interface -> frames."""
-
-        def drops(host: str) -> dict[str, int]:
-            mine = {port.intf for port in self.fabric.ports_of(host)}
-            return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
-
-        found = namespaces.each(((h.name, h.name) for h in self.fabric.hosts), drops)
-        return {intf: n for host in found for intf, n in host.items()}
+        return self.emulation.host_drops()
 
     def switch_drops(self) -> dict[str, int]:
-        """The same for the switches' ports: what a full queue of the fabric dropped."""
-        mine = {port.intf for port in self._switch_ports()}
-        return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
+        return self.emulation.switch_drops()
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
-        """Another rate for both directions, in place: nothing is dropped and the link is never open."""
-        new = shape(rate_mbps, self.mtu, link.delay_us)
-        for port in link.ports:
-            if port.intf in self.shapes:
-                self._in_namespace(
-                    port, lambda p: netlink.apply(netlink.reshaping(netlink.index_of(p.intf), p.intf, new))
-                )
-                self.shapes[port.intf] = new
+        self.emulation.set_link_rate(link, rate_mbps)
 
-    def _in_namespace(self, port: Port, work: Callable[[Port], None]) -> None:
-        if self._is_host(port):
-            namespaces.each([(port.node, port)], work)
-        else:
-            work(port)
-
-    def waitConnected(self, timeout: float | bool | None = None, delay: float = 0.05) -> bool:
-        """Poll until every switch is connected to every controller; False when `timeout` (s, None: 30) passes first."""
-        seconds = _CONNECT_DEADLINE_S if timeout is None or isinstance(timeout, bool) else timeout
-        deadline = time.monotonic() + seconds
-        while not all(openvswitch.connected(self.run_dir)):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(delay)
-        return True
-
-    # -- down -----------------------------------------------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """Take back what `start` made, whatever of it there is. A sandbox need not call this: its end does the same."""
-        for node in self.values():
-            if node.live:
-                node.live = False
-                node.terminate()
-        if self._reader:
-            self._reader.close()
-            self._reader = None
-        if self._made_bridges:
-            openvswitch.delete_bridges([s.name for s in self.fabric.switches], self.run_dir)
-        if self._made_links:
-            self._delete_links()
-        if self._made_namespaces:
-            namespaces.remove(h.name for h in self.fabric.hosts)
-        self._made_namespaces = self._made_links = self._made_bridges = False
-
-    def _delete_links(self) -> None:
-        present = netlink.indexes()
-        if any(port.intf in present for port in self._switch_ports()):
-            netlink.apply([netlink.delete_group(self._group)])
-
-    def _restart_switch(self, switch: FabricSwitch) -> None:
-        node = self.fabric.node(switch.name)
-        self._await_bridges(self._add_bridges([node]), [node])
-        self._shape_switches([node])
-        self._enlarge_buffers()
-
-    def _stop_switch(self, switch: FabricSwitch) -> None:
-        openvswitch.delete_bridges([switch.name], self.run_dir)
-
-
-def require_open_files(needed: int) -> None:
-    """Lift the soft limit to the hard one; refuse, before anything is made, where that is too low."""
-    limit = openvswitch.raise_open_file_limit()
-    if limit < needed:
-        raise TopologyError(
-            f"this fabric needs {needed} open files, the limit is {limit}: raise it with `ulimit -Hn {needed}` as root"
-        )
-
-
-def domain_ports(fabric: Fabric, port: Port) -> list[Port]:
-    """The other hosts' ports that scale-up links alone reach from `port`, in the fabric's order."""
-    seen, frontier = {port.node}, [fabric.peer(port)]
-    reached: set[str] = set()
-    while frontier:
-        at = frontier.pop()
-        reached.add(at.intf)
-        if at.node not in seen and not fabric.node(at.node).is_host:
-            seen.add(at.node)
-            frontier += [far for _, far, link in fabric.neighbours(at.node) if link.kind == "scale-up"]
-    ports = (p for h in fabric.hosts for p in fabric.ports_of(h.name))
-    return [p for p in ports if p.intf in reached and p.node != port.node]
-
-
-def _mac(link: Link, port: Port) -> str:
-    """A switch's port has one too, distinct from every host's (02:...)."""
-    side = int(port == link.b)
-    return port.mac or "06:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}".format(*link.index.to_bytes(4, "big"), side)
-
-
-def _mirrored(far: Counters) -> Counters:
-    """The near end of a cable, from its far end: what one sends the other receives."""
-    return Counters(far.tx_bytes, far.tx_packets, far.rx_bytes, far.rx_packets, far.tx_dropped, far.rx_dropped)
-
-
-def _require(what: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise TopologyError(unknown(what, value, known))
+    def waitConnected(self, timeout: float | bool | None = None, delay: float = 0.5) -> bool:
+        """Mininet's: True once every switch is connected; False after `timeout` seconds (None or a bool: 30)."""
+        unset = timeout is None or isinstance(timeout, bool)
+        return self.emulation.wait_connected(_CONNECT_DEADLINE_S if unset else float(timeout or 0))
 
 
 @contextmanager

@@ -6,13 +6,15 @@ command, inside the namespace that already exists; and interfaces go up and down
 
 import shlex
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mininet.link import Intf, Link
 from mininet.node import Host, OVSSwitch
 
-from topologies import namespaces, netlink
+from topologies import namespaces, openvswitch
+from topologies.emulation import Emulation, mac
+from topologies.fabric import Link as FabricCable
 
 SHELL_PREFIX = ("mnexec", "-d")
 
@@ -20,11 +22,11 @@ SHELL_PREFIX = ("mnexec", "-d")
 class _LazyShell:
     """Mixed in before a Mininet node class: no shell until a command wants one.
 
-    `live` turns true when the network is up. Before that, the commands of Mininet's constructors (`ifconfig lo up`) are
-    not needed: the batches do their work.
+    Before the network is up, the commands of Mininet's constructors (`ifconfig lo up`) are not carried out: the batches
+    do their work.
     """
 
-    live = False
+    emulation: Emulation
     enters: Sequence[str] = ()
     shell: Any
     inNamespace: bool
@@ -45,7 +47,7 @@ class _LazyShell:
         self._ensure_shell()
 
     def _ensure_shell(self) -> None:
-        if self.live and self.shell is None:
+        if self.emulation.is_up and self.shell is None:
             # The namespace exists: `enters` goes into it, mnexec must not make another.
             wanted, self.inNamespace = self.inNamespace, False
             try:
@@ -54,7 +56,7 @@ class _LazyShell:
                 self.inNamespace = wanted
 
     def cmd(self, *args: Any, **kwargs: Any) -> str:
-        if not self.live:
+        if not self.emulation.is_up:
             return ""
         self._ensure_shell()
         return str(super().cmd(*args, **kwargs))  # type: ignore[misc]
@@ -88,57 +90,56 @@ class FabricHost(_LazyShell, Host):  # type: ignore[misc]
 
     isSetup = True
 
-    def __init__(self, name: str, **params: Any) -> None:
+    def __init__(self, name: str, *, emulation: Emulation, **params: Any) -> None:
+        self.emulation = emulation
         self.enters = ("nsenter", f"--net={namespaces.path(name)}")
         super().__init__(name, **params)
 
 
 class FabricSwitch(_LazyShell, OVSSwitch):  # type: ignore[misc]
-    """A bridge. `bring_up` and `take_down` are the network's, for `switch leaf1 stop` and `start` at the prompt."""
+    """A bridge. `switch leaf1 stop` and `start` at the prompt take it out and bring it back shaped."""
 
     isSetup = True
     OVSVersion = "2.17"
-    bring_up: Callable[[Any], None]
-    take_down: Callable[[Any], None]
+
+    def __init__(self, name: str, *, emulation: Emulation, **params: Any) -> None:
+        self.emulation = emulation
+        super().__init__(name, **params)
 
     def start(self, controllers: Any) -> None:
-        self.bring_up(self)
+        self.emulation.start_switch(self.name)
 
     def stop(self, deleteIntfs: bool = True) -> None:
-        self.take_down(self)
+        self.emulation.stop_switch(self.name)
+
+    def connected(self) -> bool:
+        return openvswitch.connected(self.emulation.run_dir, self.name)
 
     def dpctl(self, *args: str) -> str:
         return self.cmd("ovs-ofctl -O OpenFlow13", args[0], self, *args[1:])
 
 
 class FabricIntf(Intf):  # type: ignore[misc]
-    """One end of a link. `restored(index)` gives what the kernel forgets when the interface goes down."""
-
-    restored: Callable[[int], list[netlink.Request]] | None = None
+    """One end of a cable; its address is the fabric's."""
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Nothing: the batches have done it."""
+        """Mininet's constructor calls this. The batches configure the interface; here it only learns its address."""
+        ip = self.node.emulation.port(self.name).ip
+        self.ip: str | None = ip
+        self.prefixLen: str | None = "32" if ip else None
         return {}
 
     def ifconfig(self, *args: str) -> str:
         """'up' and 'down' as Mininet asks for them; '' is success, as there. Anything else is ifconfig's own."""
+        if not self.node.emulation.is_up:
+            return ""
         if args in (("up",), ("down",)):
             self.set_up(args == ("up",))
             return ""
         return str(super().ifconfig(*args))
 
     def set_up(self, up: bool) -> None:
-        """Up brings back route and neighbours, which the kernel drops with the interface."""
-
-        def change(_: object) -> None:
-            index = netlink.index_of(self.name)
-            again = self.restored(index) if up and self.restored else []
-            netlink.apply([netlink.set_link(index, self.name, up=up), *again])
-
-        if self.node.inNamespace:
-            namespaces.each([(self.node.name, None)], change)
-        else:
-            change(None)
+        self.node.emulation.set_up(self.name, up)
 
     def isUp(self, setUp: bool = False) -> bool:
         if setUp:
@@ -158,7 +159,7 @@ class FabricIntf(Intf):  # type: ignore[misc]
 
 
 class FabricLink(Link):  # type: ignore[misc]
-    """A cable that exists already or will; `fabric_link` is what the fabric says of it."""
+    """A cable that exists already, or will."""
 
     @classmethod
     def makeIntfPair(cls, *args: Any, **kwargs: Any) -> None:
@@ -166,3 +167,18 @@ class FabricLink(Link):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Nothing: the network takes all cables down together."""
+
+
+def link_options(link: FabricCable) -> dict[str, Any]:
+    """The keywords of Mininet's addLink for a cable of the fabric."""
+    a, b = link.ports
+    return {
+        "cls": FabricLink,
+        "intf": FabricIntf,
+        "port1": a.number,
+        "port2": b.number,
+        "intfName1": a.intf,
+        "intfName2": b.intf,
+        "addr1": mac(link, a),
+        "addr2": mac(link, b),
+    }

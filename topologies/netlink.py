@@ -338,7 +338,7 @@ class LinkReader:
         row = struct.Struct(f"{self._HEADER}8Q{length - 28 - 4 - 64}x")
         for index, rx_n, tx_n, rx, tx, _, _, rx_drop, tx_drop in row.iter_unpack(data):
             if index not in self._names:
-                self._names = {i: name for i, name in socket.if_nameindex()}
+                self._names = dict(socket.if_nameindex())
             yield self._names.get(index, str(index)), Counters(rx, rx_n, tx, tx_n, rx_drop, tx_drop)
 
 
@@ -360,7 +360,7 @@ _TCMSG = struct.Struct("=4xiIII")
 
 def qdisc_counters() -> dict[str, QdiscCounters]:
     """Root qdisc of every interface of the caller's namespace that has one."""
-    names = {index: name for index, name in socket.if_nameindex()}
+    names = dict(socket.if_nameindex())
     found = {}
     for index, _, parent, data in _qdiscs():
         if parent == _TC_ROOT and index in names:

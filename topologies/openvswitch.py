@@ -278,10 +278,20 @@ def wait_configured(number: int, ports: Mapping[str, int], run_dir: Path = RUN_D
         _verify(db, ports)
 
 
-def connected(run_dir: Path = RUN_DIR) -> list[bool]:
-    """Per controller connection: is it up?"""
+def connected(run_dir: Path = RUN_DIR, bridge: str | None = None) -> bool:
+    """Is every controller connection up, of one bridge or of all?"""
     with _database(run_dir) as db:
-        return [row["is_connected"] for row in db.transact(_select("Controller", [], "is_connected"))[0]["rows"]]
+        rows = db.transact(_select("Controller", [], "_uuid", "is_connected"))[0]["rows"]
+        if bridge is not None:
+            mine = db.transact(_select("Bridge", [["name", "==", bridge]], "controller"))[0]["rows"]
+            uuids = [uuid for row in mine for uuid in _members(row["controller"])]
+            rows = [row for row in rows if row["_uuid"] in uuids]
+        return all(row["is_connected"] for row in rows)
+
+
+def _members(value: Any) -> list[Any]:
+    """RFC 7047 writes a set of one as its member."""
+    return list(value[1]) if value[0] == "set" else [value]
 
 
 def _verify(db: Database, ports: Mapping[str, int]) -> None:
@@ -372,8 +382,8 @@ def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, run_d
 
     The send buffer counts every frame that waits in any shaped queue; at its default of 212 992 bytes about ten jumbo
     frames fill it, and then frames vanish without a counter. The receive buffers' default loses frames whenever the
-    switch thread is starved for a moment. The send socket is born with the first output, so one frame of an
-    experimental ethertype goes out of `port` of `bridge` first. Only for the userspace datapath.
+    switch thread is starved for a moment. The send socket is born with the first output, so one frame goes out of
+    `port` of `bridge` first, to nobody's address, which whoever gets it ignores. Only for the userspace datapath.
     """
     _send_one_frame(run_dir / f"{bridge}.mgmt", port)
     n_send = n_receive = 0
@@ -445,7 +455,7 @@ def _borrow(pidfd: int, fd: int) -> int:
 
 
 def _send_one_frame(management: Path, port: int) -> None:
-    frame = "0200000000010200000000ff88b5" + "00" * 46
+    frame = "0200000000ff0200000000fe0800" + "00" * 46
     command = ["ovs-ofctl", "-O", "OpenFlow13", "-t", "10", "packet-out", f"unix:{management}"]
     command.append(f"in_port=local packet={frame} actions=output:{port}")
     sent = subprocess.run(command, capture_output=True, text=True, check=False)
