@@ -73,9 +73,7 @@ install_required() {
     fi
     apt_install "$@"
     remove_policy
-    if [ -n "$fresh_ovs" ] && command -v systemctl; then
-        systemctl disable openvswitch-switch.service
-    fi
+    [ -z "$fresh_ovs" ] || deb-systemd-helper disable openvswitch-switch.service # works without a running systemd too
 }
 
 install_optional() {
