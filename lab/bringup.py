@@ -81,6 +81,7 @@ def lab_up(
     finally:
         if process:
             process.terminate()
+        daemons.stop()
         progress.done()
 
 
@@ -111,6 +112,8 @@ def _start_controller(fabric: Fabric, policy: str) -> "subprocess.Popen[bytes]":
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            # Ctrl-C at the prompt is for the command there, not for its process group.
+            start_new_session=True,
         )
 
 

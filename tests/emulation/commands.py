@@ -101,6 +101,72 @@ class Started:
         return Done(status if status >= 0 else 128 - status, self.out, self.err)
 
 
+class Terminal:
+    """A command on a pseudo-terminal of its own, as a person has it."""
+
+    def __init__(self, arguments: tuple[str, ...], cwd: Path) -> None:
+        self.pid, self._fd = os.forkpty()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execv(COMMAND[0], [*COMMAND, *arguments])
+        os.set_blocking(self._fd, False)
+        self.shown = ""
+
+    def says(self, text: str, deadline_s: float = 30) -> str:
+        """Wait for a text; returns what was shown up to it, and forgets that."""
+
+        def said() -> bool:
+            with suppress(BlockingIOError, OSError):
+                while data := os.read(self._fd, 65536):
+                    self.shown += data.decode(errors="replace")
+            return text in self.shown
+
+        wait_for(said, deadline_s, lambda: f"{text!r} in {self.shown[-3000:]!r}")
+        before, _, self.shown = self.shown.partition(text)
+        return before
+
+    def types(self, line: str, deadline_s: float = 30) -> str:
+        """Type a line at the prompt; returns what came before the next prompt."""
+        self.press(line + "\n")
+        return self.says("mininet> ", deadline_s)
+
+    def press(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    @property
+    def lab(self) -> int:
+        (keeper,) = wait_for(lambda: children(self.pid), 10, "the keeper")
+        (child,) = wait_for(lambda: [p for p in children(keeper) if comm(p) == INIT_NAME], 10, "the sandbox's init")
+        return child
+
+    def ended(self, deadline_s: float = 30) -> int:
+        """The exit status; a pty whose output nobody reads would block its writer."""
+
+        def over() -> tuple[int, int]:
+            with suppress(BlockingIOError, OSError):
+                self.shown += os.read(self._fd, 65536).decode(errors="replace")
+            return os.waitpid(self.pid, os.WNOHANG)
+
+        _, status = wait_for(lambda: (found := over())[0] and found, deadline_s, lambda: self.shown[-2000:]) or (0, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def close(self) -> None:
+        if self.pid:
+            os.kill(self.pid, 9)
+            os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+
+@contextmanager
+def terminal(*arguments: str, cwd: Path) -> Iterator[Terminal]:
+    made = Terminal(arguments, cwd)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 @contextmanager
 def started(*arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL) -> Iterator[Started]:
     command = Started(arguments, cwd, stdin)
