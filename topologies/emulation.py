@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
-from topologies import namespaces, netlink, offloads, openvswitch
+from topologies import namespaces, netlink, offloads, openvswitch, wires
 from topologies.addressing import FABRIC_NETWORK
 from topologies.errors import EmulationError, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
@@ -72,6 +72,7 @@ class Emulation:
         self.progress = progress
         self.run_dir = run_dir
         self.shapes = shapes(fabric, mtu)
+        self._delayed = [link for link in fabric.links if link.delay_us]
         self.seconds: dict[str, float] = {}
         self.is_up = False
         self._group = 0x5FAB0000 | os.getpid() & 0xFFFF
@@ -100,6 +101,8 @@ class Emulation:
     def _start(self) -> None:
         hosts, switches = len(self.fabric.hosts), self.fabric.switches
         require_open_files(3 * hosts + _SPARE_FILES)
+        if self._delayed:
+            wires.require_netem()
         with self._step("namespaces", f"{hosts} namespaces"):
             self._make_namespaces()
         with self._step("links", f"{len(self.fabric.links)} links"):
@@ -126,8 +129,11 @@ class Emulation:
         self.seconds[name] = time.perf_counter() - start
 
     def _make_namespaces(self) -> None:
-        namespaces.create((h.name for h in self.fabric.hosts), self._setup_namespace)
+        namespaces.create(self._namespaces(), self._setup_namespace)
         self._made_namespaces = True
+
+    def _namespaces(self) -> list[str]:
+        return [h.name for h in self.fabric.hosts] + ([wires.NAMESPACE] if self._delayed else [])
 
     def _setup_namespace(self, _: str) -> None:
         for key, value in _HOST_SYSCTLS.items():
@@ -141,15 +147,22 @@ class Emulation:
 
     def _make_links(self) -> None:
         with ExitStack() as stack:
-            fds = {h.name: stack.enter_context(open(namespaces.path(h.name))).fileno() for h in self.fabric.hosts}
-            cables = [netlink.veth(*(self._end(link, p, fds) for p in link.ports)) for link in self.fabric.links]
+            fds = {name: stack.enter_context(open(namespaces.path(name))).fileno() for name in self._namespaces()}
             self._made_links = True
-            netlink.apply(cables)
+            netlink.apply([cable for link in self.fabric.links for cable in self._cables(link, fds)])
         here = [port.intf for port in self._switch_ports()]
         for intf in here:
             namespaces.write_sysctl(f"net/ipv6/conf/{intf}/disable_ipv6", "1")
         index = netlink.indexes()
         netlink.apply([netlink.set_link(index[intf], intf, up=True) for intf in here])
+
+    def _cables(self, link: Link, fds: dict[str, int]) -> Iterator[Request]:
+        a, b = (self._end(link, port, fds) for port in link.ports)
+        if not link.delay_us:
+            yield netlink.veth(a, b)
+            return
+        for end, name in zip((a, b), wires.names(link), strict=True):
+            yield netlink.veth(end, End(name, None, self.mtu, fds[wires.NAMESPACE]))
 
     def _end(self, link: Link, port: Port, fds: dict[str, int]) -> End:
         group = 0 if port.node in fds else self._group
@@ -161,6 +174,8 @@ class Emulation:
 
     def _configure_hosts(self) -> None:
         namespaces.each(((h.name, h.name) for h in self.fabric.hosts), self._configure_host)
+        if self._delayed:
+            namespaces.each([(wires.NAMESPACE, self._delayed)], _configure_wires)
 
     def _configure_host(self, host: str) -> None:
         """The queue comes first: putting one on an interface that is up waits for the kernel's readers."""
@@ -242,7 +257,10 @@ class Emulation:
     def audit(self) -> list[Finding]:
         """Every shaped interface, in every namespace, as tc holds it now, against what was asked; empty = all right."""
         held = self._held()
-        return [f for intf, asked in self.shapes.items() for f in findings(intf, asked, held[intf])]
+        found = [f for intf, asked in self.shapes.items() for f in findings(intf, asked, held[intf])]
+        if self._delayed:
+            found += namespaces.each([(wires.NAMESPACE, self._delayed)], lambda links: list(wires.findings(links)))[0]
+        return found
 
     def _held(self) -> dict[str, Held]:
         def shaped(node: str) -> list[str]:
@@ -288,7 +306,13 @@ class Emulation:
             again = self._routes(port, index) if up and port.ip and self._is_host(port) else ()
             netlink.apply([netlink.set_link(index, intf, up=up), *again])
 
-        self._in_namespace(self.port(intf), change)
+        port = self.port(intf)
+        self._in_namespace(port, change)
+        link = self.fabric.link_of(intf)
+        if link.delay_us:
+            # A cable with a hop in it does not carry the loss of carrier to the other end by itself.
+            far = wires.far_name(link, port)
+            namespaces.each([(wires.NAMESPACE, far)], lambda name: _set_link(name, up))
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         """Another rate for both directions, in place: nothing is dropped and the link is never open."""
@@ -328,7 +352,7 @@ class Emulation:
         if self._made_links:
             self._delete_links()
         if self._made_namespaces:
-            namespaces.remove(h.name for h in self.fabric.hosts)
+            namespaces.remove(self._namespaces())
         self._made_namespaces = self._made_links = self._made_bridges = False
 
     def _delete_links(self) -> None:
@@ -347,6 +371,15 @@ class Emulation:
     def stop_switch(self, name: str) -> None:
         """Take one bridge out; its cables stay."""
         openvswitch.delete_bridges([name], self.run_dir)
+
+
+def _set_link(intf: str, up: bool) -> None:
+    netlink.apply([netlink.set_link(netlink.index_of(intf), intf, up=up)])
+
+
+def _configure_wires(links: Sequence[Link]) -> None:
+    index = netlink.indexes()
+    netlink.apply([request for link in links for request in wires.requests(link, index)])
 
 
 def require_open_files(needed: int) -> None:

@@ -66,6 +66,16 @@ def each(items: Iterable[tuple[str, _T]], work: Callable[[_T], _R]) -> list[_R]:
     return _in_thread(lambda: [one(name, item) for name, item in items])
 
 
+def scratch(work: Callable[[], _R]) -> _R:
+    """`work()` inside a namespace that nobody else sees and that ends with it."""
+
+    def inside() -> _R:
+        _check(_libc.unshare(_CLONE_NEWNET), "cannot make a namespace")
+        return work()
+
+    return _in_thread(inside)
+
+
 def enter(name: str) -> None:
     """Move the calling thread into the namespace, for good."""
     with open(path(name)) as file:

@@ -19,7 +19,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
-from pyroute2.netlink.rtnl.tcmsg import plugins, sched_pfifo, tcmsg
+from pyroute2.netlink.rtnl.tcmsg import cls_u32, plugins, sched_pfifo, tcmsg
 
 from topologies.errors import EmulationError
 from topologies.shaping import Held, Shape
@@ -30,14 +30,16 @@ _NEW = _CREATE | _EXCL
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _RTM_NEWLINK, _RTM_DELLINK = 16, 17
 _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWNEIGH = 20, 24, 28
-_RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 36, 38, 40, 42, 94
+_RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_NEWTFILTER, _RTM_GETSTATS = 36, 38, 40, 42, 44, 94
 _IFF_UP = 1
 _NUD_PERMANENT = 0x80
 _RTNH_F_ONLINK = 4
 _RT_SCOPE_LINK = 253
 _TC_ROOT = 0xFFFFFFFF
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET: the kernel then needs no rate table
-_HTB, _CLASS, _FIFO = 0x50000, 0x50001, 0x500000
+_HTB, _CLASS, _FIFO, _NETEM = 0x50000, 0x50001, 0x500000, 0xA0000
+_CLSACT, _CLSACT_HANDLE, _CLSACT_INGRESS = 0xFFFFFFF1, 0xFFFF0000, 0xFFFFFFF2
+_FIRST_PRIORITY, _ETH_P_ALL = 1 << 16, 3
 _MAX_U32 = 2**32 - 1
 # linux/socket.h, linux/netlink.h
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _GET_STRICT = 270, 10, 11, 12
@@ -57,10 +59,11 @@ class Request(NamedTuple):
 
 
 class End(NamedTuple):
-    """One end of a cable to make. netns_fd: the namespace it goes to (None = here); group: a number to delete it by."""
+    """One end of a cable to make. mac: None = the kernel's choice; netns_fd: the namespace it goes to (None = here);
+    group: a number to delete it by."""
 
     name: str
-    mac: str
+    mac: str | None
     mtu: int
     netns_fd: int | None = None
     group: int = 0
@@ -145,6 +148,27 @@ def shaping(index: int, intf: str, shape: Shape) -> list[Request]:
     return [Request(_at_index(data, index), f"{part} on {intf}") for part, data in parts]
 
 
+def netem(index: int, intf: str, delay_ticks: int, limit_frames: int) -> Request:
+    """A delay line for all that leaves the interface. delay: in 64 ns ticks; limit: the frames that may be in it."""
+    options = {"delay": delay_ticks, "limit": limit_frames}
+    fields = {"index": index, "handle": _NETEM, "parent": _TC_ROOT}
+    attrs = [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
+    return _request(tcmsg, _RTM_NEWQDISC, _NEW, fields, attrs, f"netem on {intf}")
+
+
+def pass_on(index: int, to: int, intf: str) -> list[Request]:
+    """Hand every frame that arrives at an interface to another's egress. Matched by u32: not every kernel has matchall."""
+    clsact = {"index": index, "handle": _CLSACT_HANDLE, "parent": _CLSACT}
+    action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": to}
+    options = cls_u32.get_parameters({"action": action, "target": 0, "keys": ["0x0/0x0+0"]})
+    every_frame = {"index": index, "parent": _CLSACT_INGRESS, "info": _FIRST_PRIORITY | socket.htons(_ETH_P_ALL)}
+    attrs = [("TCA_KIND", "u32"), ("TCA_OPTIONS", options)]
+    return [
+        _request(tcmsg, _RTM_NEWQDISC, _NEW, clsact, [("TCA_KIND", "clsact")], f"clsact on {intf}"),
+        _request(tcmsg, _RTM_NEWTFILTER, _NEW, every_frame, attrs, f"redirection on {intf}"),
+    ]
+
+
 def reshaping(index: int, intf: str, shape: Shape) -> list[Request]:
     """Another rate and limit for a shaped interface, in place: deleting would drop the queue and open the link."""
     what = f"rate {shape.rate_mbps:g} Mbit/s on {intf}"
@@ -191,7 +215,8 @@ def _at_index(template: bytes, index: int) -> bytes:
 
 def _link_attrs(end: End) -> list[tuple[str, Any]]:
     attrs: list[tuple[str, Any]] = [("IFLA_IFNAME", end.name), ("IFLA_MTU", end.mtu), ("IFLA_GROUP", end.group)]
-    attrs.append(("IFLA_ADDRESS", end.mac))
+    if end.mac is not None:
+        attrs.append(("IFLA_ADDRESS", end.mac))
     return attrs if end.netns_fd is None else [*attrs, ("IFLA_NET_NS_FD", end.netns_fd)]
 
 
@@ -377,6 +402,17 @@ def read_shaping(intfs: Sequence[str]) -> dict[str, Held]:
     shaped = [i for n in intfs if (i := index_by_name.get(n, 0)) and qdiscs.get((i, _TC_ROOT), (0,))[0] == _HTB]
     classes = dict(zip(shaped, _classes(shaped), strict=True))
     return {name: _shaping(index_by_name.get(name, 0), qdiscs, classes) for name in intfs}
+
+
+def read_netem() -> dict[str, int]:
+    """Interface -> netem's delay in 64 ns ticks, of every interface of the caller's namespace that has one."""
+    names = dict(socket.if_nameindex())
+    found = {}
+    for index, handle, _, data in _qdiscs():
+        if handle == _NETEM:
+            # struct tc_netem_qopt begins with the latency.
+            found[names[index]] = int(struct.unpack_from("=I", dict(_attributes(data))[_OPTIONS])[0])
+    return found
 
 
 def _shaping(index: int, qdiscs: dict[tuple[int, int], tuple[int, bytes]], classes: dict[int, bytes | None]) -> Held:
