@@ -6,7 +6,7 @@ HTB sends whenever its bucket is not in debt: a frame leaves with tokens >= 0 an
 a pause therefore the bucket and one frame more leave at once, and then frames are spaced at the rate. For a message of
 n frames over one link the last frame follows the first by (n - 1 frames - burst) / rate:
 
-    10 Mbit/s, MTU 1500, burst 1564 B: 30 kB are 21 frames; 20 x 1514 - 1564 B take 23 ms of the 24.2 ms it is worth.
+    10 Mbit/s, MTU 1500, burst 2500 B: 30 kB are 21 frames; 20 x 1514 - 2500 B take 22.2 ms of the 24.9 ms they are worth.
     10 Mbit/s, MTU 9000, burst 9064 B: 30 kB are 4 frames;  3 x 9014 - 9064 B take 14.4 ms: two of four frames are free.
 
 The allowance is the burst, whatever the message: at most 2 ms of line rate, or one frame where a frame takes longer

@@ -2,38 +2,45 @@
 
     result = in_sandbox(function, *arguments)       # function: of a module's top level; arguments and result as JSON
 
-Inside: a fresh /proc, an empty /run, loopback up, no daemon. A failure carries what the function wrote to stderr.
+Inside: a fresh /proc, empty /run and /tmp, loopback up, no daemon. A failure carries what the function wrote.
 """
 
 import importlib
 import json
-import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+from topologies.fabric import Fabric
+
+ROOT = Path(__file__).resolve().parents[2]
 _UNSHARE = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--propagation", "private")
-_PREPARE = "mount -t proc proc /proc && mount -t tmpfs tmpfs /run && ip link set lo up"
+_PREPARE = "mount -t proc proc /proc; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp; ip link set lo up"
+_INSIDE = "from tests.emulation import netns_sandbox; netns_sandbox.inside()"
 
 
-def in_sandbox(function: Callable[..., Any], *arguments: Any, timeout_s: float = 60.0, python: str = "") -> Any:
+def in_sandbox(function: Callable[..., Any], *arguments: Any, timeout_s: float = 60.0) -> Any:
     """What `function(*arguments)` returns when it is called inside a new sandbox."""
     call = json.dumps([function.__module__, function.__name__, arguments])
-    done = subprocess.run(
-        [*_UNSHARE, python or sys.executable, "-c", "import netns_sandbox as s; s.inside()", call],
+    process = subprocess.Popen(
+        [*_UNSHARE, sys.executable, "-c", _INSIDE, call],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{HERE}"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout_s,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        # unshare's own death takes the sandbox's first process along, and that one all others.
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"the sandbox took more than {timeout_s:g} s: {out[-2000:]} {err[-4000:]}") from None
+    assert process.returncode == 0, out[-2000:] + err[-6000:]
+    return json.loads(out.splitlines()[-1])
 
 
 def inside() -> None:
@@ -48,3 +55,38 @@ def sh(command: str, netns: str | None = None) -> str:
     done = subprocess.run([*enter, "bash", "-ec", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command[:200]}: {done.stdout[-500:]} {done.stderr[-2000:]}"
     return done.stdout
+
+
+def wait_for(condition: Callable[[], Any], deadline_s: float, poll_s: float = 0.02) -> Any:
+    """The first true value of `condition`."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(poll_s)
+    raise AssertionError(f"condition not met within {deadline_s:g} s")
+
+
+def install_rules(fabric: Fabric) -> None:
+    """Rules for a spine-leaf by ovs-ofctl, without a controller: one path, by destination, through the first spine."""
+    for switch in fabric.switches:
+        rules = Path("/run/rules")
+        rules.write_text("\n".join(_rule(fabric, switch.name, host.name) for host in fabric.hosts))
+        sh(f"ovs-ofctl -O OpenFlow13 add-flows {switch.name} {rules}")
+
+
+def _rule(fabric: Fabric, switch: str, host: str) -> str:
+    nic = fabric.scale_out_port(host)
+    leaf = fabric.switch_of(host)
+    if leaf == switch:
+        actions = f"set_field:{nic.mac}->eth_dst,output:{fabric.peer(nic).number}"
+    else:
+        ports = fabric.ports_of(switch)
+        toward = [p for p in ports if fabric.peer(p).node == leaf] or [p for p in ports if _goes_up(fabric, p.intf)]
+        actions = f"output:{toward[0].number}"
+    return f"ip,nw_dst={nic.ip},actions={actions}"
+
+
+def _goes_up(fabric: Fabric, intf: str) -> bool:
+    link = fabric.link_of(intf)
+    return not any(fabric.node(port.node).is_host for port in link.ports)
