@@ -73,7 +73,10 @@ install_required() {
     fi
     apt_install "$@"
     remove_policy
-    [ -z "$fresh_ovs" ] || deb-systemd-helper disable openvswitch-switch.service # works without a running systemd too
+    # Without systemctl there is no systemd that could start it at boot.
+    if [ -n "$fresh_ovs" ] && command -v systemctl; then
+        systemctl disable openvswitch-switch.service
+    fi
 }
 
 install_optional() {
