@@ -7,6 +7,7 @@ switches is the budget: longer chains cost more per hop, since frames are droppe
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from lab import machine, sandbox, syscalls
 from lab.bringup import lab_up
+from lab.errors import LabError
 from lab.progress import Progress
 from lab.scale import Budget
 from topologies import Fabric, netlink
@@ -76,8 +78,12 @@ def _measure_in_sandbox(mtu: int, progress: Progress) -> Budget:
     os.close(write)
     with os.fdopen(read) as pipe:
         text = pipe.read()
+    if status == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if status == 128 + signal.SIGTERM:
+        raise SystemExit(status)
     if status != 0 or not text:
-        raise RuntimeError(f"the switching budget could not be measured (status {status})")
+        raise LabError(f"the switching budget could not be measured (status {status}): use --scale RATE[:SIZE]")
     by_hops = json.loads(text)
     return Budget(
         frame_hops_per_s=min(by_hops),

@@ -237,10 +237,15 @@ def host_state() -> dict[str, Any]:
         "named namespaces": _lines("ip netns"),
         "/run": sorted(p.name for p in Path("/run").iterdir()),
         "/run/netns": sorted(p.name for p in Path("/run/netns").glob("*")),
-        "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
+        "mounts": [m for m in _lines("cat /proc/self/mounts") if _is_ours(m)],
         "daemons": sorted(n for n in names if n.startswith(("ovs", "ovsdb"))),
         "sysctls": [line for line in _lines(_SYSCTLS) if not line.startswith(_CHANGING)],
     }
+
+
+def _is_ours(mount: str) -> bool:
+    """Where a sandbox mounts, or a named namespace is held; other people may mount elsewhere meanwhile."""
+    return mount.split()[1].startswith(("/run", "/proc", "/sys")) or "nsfs" in mount
 
 
 _SYSCTLS = (
