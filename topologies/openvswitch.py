@@ -80,7 +80,8 @@ def start_daemons(run_dir: Path = RUN_DIR) -> Daemons:
     for program in ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd"):
         if shutil.which(program) is None:
             raise EmulationError(f"{program} is not on this machine: {_PACKAGE}")
-    run_dir.mkdir(parents=True, exist_ok=True)
+    if _answers(run_dir / "db.sock"):
+        raise EmulationError(f"an Open vSwitch runs in {run_dir} already: end it first, or use another directory")
     # vswitchd holds two descriptors a port; it inherits our limit.
     raise_open_file_limit()
     _make_database(run_dir / "conf.db")
@@ -99,8 +100,17 @@ def raise_open_file_limit() -> int:
     return hard
 
 
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(str(path)) == 0
+
+
 def _make_database(file: Path) -> None:
-    file.unlink(missing_ok=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise EmulationError(f"Open vSwitch's database cannot be made: {error}") from None
     made = subprocess.run(["ovsdb-tool", "create", file, _SCHEMA], capture_output=True, text=True, check=False)
     if made.returncode:
         raise EmulationError(f"ovsdb-tool: {_last_line(made.stderr)}")
