@@ -78,6 +78,11 @@ def lab_up(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
         yield Lab(fabric, net, daemons, datapath, rest_url)
+    except Exception as error:
+        # What fails first is whatever waits for a packet; it cannot know why none comes.
+        if (status := daemons.switch.poll()) is not None:
+            raise RuntimeError(f"Open vSwitch ended with status {status}: {error}") from error
+        raise
     finally:
         if process:
             process.terminate()

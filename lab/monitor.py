@@ -6,7 +6,7 @@ One thread, ten samples a second, one batched netlink dump a sample. It only rec
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +40,15 @@ class CpuTimes:
 class Window:
     """What was seen between two moments.
 
-    counters: (samples, interfaces) cumulative bytes; at_s: the samples' times on time.monotonic's clock.
+    bytes_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock; forwarding: the
+    places of the switches' interfaces.
     Shares are of one core for the switch and of the whole machine for idle; other_cores counts cores.
     """
 
     at_s: NDArray[np.float64]
     intfs: tuple[str, ...]
     bytes_sent: NDArray[np.int64]
+    forwarding: Sequence[int]
     stopped_s: float
     duration_s: float
     idle_share: float
@@ -63,8 +65,11 @@ class Window:
         return dict(zip(self.intfs, (int(n) for n in moved), strict=True))
 
     def longest_stall_s(self, busy: Sequence[tuple[float, float]]) -> float:
-        """The longest time that no link moved a byte inside one of the `busy` intervals (start, end)."""
-        total = self.bytes_sent.sum(axis=1) if len(self.at_s) else np.zeros(0)
+        """The longest time that no switch sent a byte inside one of the `busy` intervals (start, end).
+
+        Of the switches alone: hosts go on sending what was lost again, into a switch that stands still.
+        """
+        total = self.bytes_sent[:, self.forwarding].sum(axis=1) if len(self.at_s) else np.zeros(0)
         longest = 0.0
         for start, end in busy:
             inside = np.flatnonzero((self.at_s >= start) & (self.at_s <= end))
@@ -87,13 +92,17 @@ class _Sample(NamedTuple):
 class Monitor:
     """Samples in the background until `close()`; `window(start, end)` cuts out a measurement.
 
-    read_bytes: () -> cumulative bytes per egress interface; switch_pid: the switch's process. origin_s: when it began.
+    read_bytes: () -> cumulative bytes per egress interface; switch_intfs: which of them are switches'; switch_pid: the
+    switches' process. origin_s: when it began.
     """
 
-    def __init__(self, read_bytes: Callable[[], Mapping[str, int]], switch_pid: int) -> None:
+    def __init__(
+        self, read_bytes: Callable[[], Mapping[str, int]], switch_intfs: Container[str], switch_pid: int
+    ) -> None:
         self._read_bytes = read_bytes
         self._switch_pid = switch_pid
         self._intfs = tuple(read_bytes())
+        self._forwarding = [i for i, intf in enumerate(self._intfs) if intf in switch_intfs]
         self.origin_s = time.monotonic()
         self._samples: list[_Sample] = []
         self._sampling = threading.Lock()
@@ -120,6 +129,7 @@ class Monitor:
             at_s=np.array([sample.at_s for sample in inside]),
             intfs=self._intfs,
             bytes_sent=np.array([sample.n_bytes for sample in inside], np.int64).reshape(len(inside), len(self._intfs)),
+            forwarding=self._forwarding,
             stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
             duration_s=span,
             idle_share=cpu["idle_s"] / total,

@@ -124,7 +124,8 @@ def _watched(lab: Lab) -> Iterator[Monitor]:
     def sent() -> dict[str, int]:
         return {intf: counters.tx_bytes for intf, counters in lab.net.link_counters().items()}
 
-    with closing(Monitor(sent, lab.daemons.switch_pid)) as monitor:
+    switch_intfs = {port.intf for switch in lab.fabric.switches for port in lab.fabric.ports_of(switch.name)}
+    with closing(Monitor(sent, switch_intfs, lab.daemons.switch_pid)) as monitor:
         yield monitor
 
 

@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,10 @@ class Daemons:
         Closing a packet socket waits for a grace period of the kernel, 10 ms. The dying switch would close its 1536 one
         after another, 17 s in all; held here and closed by many threads they share their grace periods.
         """
-        sockets = [os.dup(sock.fileno()) for _, sock in _packet_sockets(self.switch_pid)]
+        sockets = []
+        # A switch that has died by itself has closed them.
+        with suppress(OSError):
+            sockets = [os.dup(sock.fileno()) for _, sock in _packet_sockets(self.switch_pid)]
         for process in (self.switch, self.database):
             process.kill()
             process.wait()

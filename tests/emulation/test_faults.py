@@ -1,0 +1,131 @@
+"""Faults planted from outside while a run is going: no such row may pass as `ok`, and its reason names the fault.
+
+A busy machine adds reasons of its own, which is right; what is asserted is that the planted fault's is there.
+"""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.emulation.commands import Started, fabric, inside, of_lab, sizes, started, wait_for
+from tests.emulation.test_run import rows
+
+FABRIC = fabric(spines=2, hosts_per_leaf=2)
+# Ten iterations of 0.3 s; the fault comes after the second.
+TEN = sizes("500K", iterations=10)
+MESSAGE = re.compile(
+    r"not shaped|bytes where the schedule sends|stood still|was stopped|inside Open vSwitch|outside the fabric"
+)
+
+
+def faulty(tmp_path: Path, plant: Callable[[Started], None]) -> dict[str, str]:
+    """The row of a run into which `plant` put a fault."""
+    with started(*FABRIC, *TEN, "--out", "out", cwd=tmp_path) as run:
+        run.says("iteration 3/10")
+        plant(run)
+        done = run.ended(60)
+    assert done.status in (0, 1), done.err
+    (row,) = rows(tmp_path / "out")
+    print(f"{row['verdict']}: {row['reason']} [bottleneck {row['bottleneck']}]")
+    assert row["wrong"] == "0"
+    return row
+
+
+def switch_ports(lab: int) -> list[str]:
+    return sorted(re.findall(r"\b((?:leaf|spine)\d+-eth\d+)", inside(lab, "cat /proc/net/dev")))
+
+
+def switch_process(lab: int) -> int:
+    (found,) = [p for p in of_lab(lab) if Path(f"/proc/{p}/comm").read_text().strip() == "ovs-vswitchd"]
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_link_that_lost_its_shaping(tmp_path: Path, seed: int) -> None:
+    port = ""
+
+    def plant(run: Started) -> None:
+        nonlocal port
+        port = random.Random(seed).choice(switch_ports(run.lab))
+        inside(run.lab, f"tc qdisc del dev {port} root")
+
+    row = faulty(tmp_path, plant)
+    assert row["verdict"] == "invalid"
+    assert f"links were not shaped as asked: {port}: qdisc should be htb at 20 Mbit/s, is" in row["reason"]
+
+
+def test_a_host_s_link_that_lost_its_shaping(tmp_path: Path) -> None:
+    row = faulty(tmp_path, lambda run: void(inside(run.lab, "tc qdisc del dev h2-eth0 root", net="h2")))
+    assert row["verdict"] == "invalid"
+    assert "links were not shaped as asked: h2-eth0: qdisc" in row["reason"]
+
+
+def test_a_link_at_half_its_rate(tmp_path: Path) -> None:
+    change = "tc class change dev leaf1-eth1 parent 5: classid 5:1 htb rate 10mbit burst 9064 cburst 9064 quantum 9014"
+    row = faulty(tmp_path, lambda run: void(inside(run.lab, change)))
+    assert row["verdict"] == "invalid"
+    assert "leaf1-eth1: rate should be 20 Mbit/s, is 10 Mbit/s" in row["reason"]
+
+
+def test_a_switch_that_stops_for_a_second(tmp_path: Path) -> None:
+    def plant(run: Started) -> None:
+        switch = switch_process(run.lab)
+        os.kill(switch, signal.SIGSTOP)
+        try:
+            over = time.monotonic() + 1.2
+            wait_for(lambda: time.monotonic() > over, 5, "a second")
+        finally:
+            os.kill(switch, signal.SIGCONT)
+
+    row = faulty(tmp_path, plant)
+    assert row["verdict"] == "invalid"
+    found = re.search(r"the switch process was stopped for ([\d.]+) s", row["reason"])
+    assert found and 0.5 < float(found[1]) < 5, row["reason"]
+    assert "the fabric stood still for" in row["reason"]
+
+
+def test_a_process_that_hogs_a_core(tmp_path: Path) -> None:
+    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        row = faulty(tmp_path, lambda _: None)
+    finally:
+        hog.kill()
+        hog.wait()
+    assert row["verdict"] != "ok"
+    assert re.search(r"other processes used \d+\.\d cores|CPU-limited|waited for a core", row["reason"])
+
+
+def test_a_switch_that_dies_fails_the_run_and_says_so(tmp_path: Path) -> None:
+    with started(*FABRIC, *TEN, "--out", "out", cwd=tmp_path) as run:
+        run.says("iteration 3/10")
+        os.kill(switch_process(run.lab), signal.SIGKILL)
+        done = run.ended(60)
+    assert done.status == 3
+    assert "Traceback" not in done.err and "failed and cleaned up: Open vSwitch ended" in done.err, done.err
+    (row,) = rows(tmp_path / "out")
+    assert row["verdict"] != "ok"
+
+
+def test_a_clean_run_raises_no_false_alarm(tmp_path: Path) -> None:
+    """Of shaping, counting, loss and standstill; that a neighbour uses the CPU may well be true."""
+    false = []
+    for name in ("a", "b", "c"):
+        with started(*FABRIC, *sizes("500K", iterations=4), "--out", name, cwd=tmp_path) as run:
+            run.ended(60)
+        (row,) = rows(tmp_path / name)
+        print(f"{row['verdict']}: {row['reason']}")
+        assert row["wrong"] == "0"
+        false += MESSAGE.findall(row["reason"])
+    assert false == []
+
+
+def void(_: object) -> None:
+    pass
