@@ -3,7 +3,10 @@
     sudo mn --custom topologies/custom.py --topo spine-leaf,spines=2,leaves=4 --controller remote
 
 Parameters beside the topology's own: rate=50Mbit (the fastest scale-out link; the others keep their ratio), mtu=9000,
-addressing=l3. The controller: `python3 -m controller --fabric FILE --policy ecmp`.
+addressing=l3. The controller, in another terminal, first:
+
+    python3 run_topo.py describe --topology spine-leaf:spines=2,leaves=4 --json > fabric.json
+    .venv/bin/python -m controller --fabric fabric.json --policy ecmp
 """
 
 # `mn` runs this text with exec, under the interpreter of its own first line, and takes over every name it leaves behind.
