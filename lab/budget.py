@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 from lab import machine, sandbox, syscalls
@@ -101,7 +102,7 @@ def chains(lengths: Sequence[int] = CHAINS) -> Fabric:
         switches = [fabric.switch(f"c{c}s{i}", "chain") for i in range(length)]
         ends = [fabric.host(f"c{c}h{i}", host_ip(prefixes[c], i)) for i in range(2)]
         path = [ends[0], *switches, ends[1]]
-        for a, b in zip(path, path[1:], strict=False):
+        for a, b in pairwise(path):
             fabric.link(a, b, "scale-out", rate_mbps=_UNSHAPED_MBPS)
     return fabric.build()
 

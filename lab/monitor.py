@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +75,7 @@ class Window:
         for start, end in busy:
             inside = np.flatnonzero((self.at_s >= start) & (self.at_s <= end))
             still_since: float | None = None
-            for i, j in zip(inside[:-1], inside[1:], strict=True):
+            for i, j in pairwise(inside):
                 if total[j] != total[i]:
                     still_since = None
                     continue

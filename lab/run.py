@@ -36,9 +36,8 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     e = plan.experiment
     emulated = scale.fabric(plan.fabric)
     record = _new_record(plan, scale)
-    folder = (
-        results.new_folder(Path("results"), emulated.name, e.collective, datetime.now()) if folder is None else folder
-    )
+    if folder is None:
+        folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now().astimezone())
     status = FAILED
     try:
         with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
@@ -67,7 +66,7 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
         progress.done()
         _complain(error)
     progress.done()
-    record.ended = datetime.now().isoformat(timespec="seconds")
+    record.ended = datetime.now().astimezone().isoformat(timespec="seconds")
     results.write(folder, record)
     _conclude(record, folder, as_json, status)
     return status
@@ -143,7 +142,7 @@ def _new_record(plan: Plan, scale: Scale) -> RunRecord:
         },
         hosts=plan.hosts,
         command=tuple(sys.argv),
-        started=datetime.now().isoformat(timespec="seconds"),
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
     )
 
 

@@ -85,7 +85,7 @@ def run(
         os.waitpid(keeper, 0)
         raise LabError(f"cannot make a sandbox: {ready or init_pid or 'its first process died'}")
     sandbox = Sandbox(int(init_pid))
-    with _signals(_ignore if interactive else _Forwarder(sandbox.init_pid)):
+    with _HandledBy(_ignore if interactive else _Forwarder(sandbox.init_pid)):
         if outside is not None:
             outside(sandbox)
         return _exit_status(keeper)
@@ -108,7 +108,7 @@ def enter(sandbox: Sandbox, command: list[str]) -> int:
     doorman = os.fork()
     if doorman == 0:
         _guarded(lambda: _enter(sandbox, command))
-    with _signals(_ignore):
+    with _HandledBy(_ignore):
         return _exit_status(doorman)
 
 
@@ -121,7 +121,7 @@ def _enter(sandbox: Sandbox, command: list[str]) -> int:
         with suppress(OSError):
             os.chdir(cwd)
         _guarded(lambda: _exec(command))
-    with _signals(_ignore):
+    with _HandledBy(_ignore):
         return _exit_status(child)
 
 
@@ -169,7 +169,7 @@ class _Forwarder:
             os.kill(self.init_pid, signum)
 
 
-class _signals:
+class _HandledBy:
     """Install a handler for the forwarded signals for the length of a `with` block."""
 
     def __init__(self, handler: Callable[[int, object], None]) -> None:

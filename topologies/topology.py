@@ -1,7 +1,7 @@
 """What a topology is: a frozen parameter object with `build()`, and how its text form is read.
 
-    spine-leaf:spines=4,leaves=8          a registered name with parameters
-    ./mine.py:MyTopology:width=3          a class in a user's own file
+spine-leaf:spines=4,leaves=8          a registered name with parameters
+./mine.py:MyTopology:width=3          a class in a user's own file
 """
 
 import importlib.util

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from traffic.transports import tcp
 from traffic.transports.tcp import FIRST_CLIENT_PORT, SERVER_PORT, TcpTransport
 
 ROOT = Path(__file__).resolve().parents[2]
+# The one that every kernel lets a user without root choose (tcp_allowed_congestion_control).
+open_tcp = partial(TcpTransport, congestion_control="reno")
 ENTRIES = [(c, a) for c, algorithms in COLLECTIVES.items() for a in algorithms]
 
 
@@ -42,7 +45,7 @@ def ready(sockets: Sequence[socket.socket], timeout_s: float) -> bool:
 @pytest.mark.parametrize("n_ranks", [2, 3, 5, 16])
 def test_every_algorithm_gives_the_right_values_over_tcp(collective: str, algorithm: str, n_ranks: int) -> None:
     s = schedule(collective, algorithm, n_ranks)
-    with TcpTransport(endpoints(n_ranks), s.pairs) as transport:
+    with open_tcp(endpoints(n_ranks), s.pairs) as transport:
         for count in (1, 997, 300_000):
             buffers = filled(s, count)
             result = Replay(s, count, transport).run(buffers, stall_s=5.0)
@@ -79,7 +82,7 @@ def test_settings_are_read_from_the_sockets() -> None:
 
 
 def test_counters_come_from_the_kernel_for_each_connection() -> None:
-    with TcpTransport(endpoints(2), [(0, 1), (1, 0)]) as transport:
+    with open_tcp(endpoints(2), [(0, 1), (1, 0)]) as transport:
         before = transport.counters_by_pair()
         transport.senders[0, 1].send(bytes(1000))
         assert ready([transport.receivers[0, 1]], 1.0)
@@ -91,7 +94,7 @@ def test_counters_come_from_the_kernel_for_each_connection() -> None:
 
 
 def test_a_stream_wakes_when_what_it_expects_is_there() -> None:
-    with TcpTransport(endpoints(2), [(0, 1)]) as transport:
+    with open_tcp(endpoints(2), [(0, 1)]) as transport:
         receiver = transport.receivers[0, 1]
         receiver.expect(1000)
         transport.senders[0, 1].send(bytes(999))
@@ -101,7 +104,7 @@ def test_a_stream_wakes_when_what_it_expects_is_there() -> None:
 
 
 def test_a_stream_that_expects_more_than_the_window_wakes_all_the_same() -> None:
-    with TcpTransport(endpoints(2), [(0, 1)]) as transport:
+    with open_tcp(endpoints(2), [(0, 1)]) as transport:
         transport.receivers[0, 1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         transport.receivers[0, 1].expect(1 << 20)
         transport.senders[0, 1].send(bytes(1 << 20))
@@ -119,7 +122,7 @@ def test_a_port_in_use_is_named() -> None:
         other.bind(("127.0.1.2", SERVER_PORT + 1))
         other.listen()
         with pytest.raises(TransportError, match=r"cannot use 127\.0\.1\.2, TCP port 5001: Address already in use"):
-            TcpTransport(endpoints(2), [(0, 1)])
+            open_tcp(endpoints(2), [(0, 1)])
 
 
 def test_a_refused_connection_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +131,7 @@ def test_a_refused_connection_is_named_at_once(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         TransportError, match=r"2 of 2 .*not made, among them h1 -> h2 \(Connection refused\), h2 -> h3"
     ):
-        TcpTransport(endpoints(3), [(0, 1), (1, 2)])
+        open_tcp(endpoints(3), [(0, 1), (1, 2)])
     assert time.monotonic() - begun < 1.0
 
 
@@ -138,7 +141,7 @@ def test_a_silent_host_is_named_when_time_is_up(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(
         TransportError, match=r"2 of 2 TCP connections were not made, .* h1 -> h2 \(no answer within 0\.3 s\)"
     ):
-        TcpTransport(endpoints(3), [(0, 1), (1, 2)], connect_deadline_s=0.3)
+        open_tcp(endpoints(3), [(0, 1), (1, 2)], connect_deadline_s=0.3)
 
 
 def test_a_stranger_s_connection_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +153,7 @@ def test_a_stranger_s_connection_is_turned_away(monkeypatch: pytest.MonkeyPatch)
         connect(self, flow)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TcpTransport, "_connect", connect_both)
-    with TcpTransport(endpoints(2), [(0, 1)]) as transport:
+    with open_tcp(endpoints(2), [(0, 1)]) as transport:
         assert transport.receivers[0, 1].getpeername() == ("127.0.1.1", FIRST_CLIENT_PORT)
         with strangers[0], pytest.raises(ConnectionResetError):
             strangers[0].recv(1)
@@ -168,7 +171,7 @@ def test_the_open_file_limit_is_raised_as_far_as_needed(monkeypatch: pytest.Monk
 def test_a_hard_limit_that_is_too_low_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     with pytest.raises(TrafficError) as caught:
-        TcpTransport(endpoints(100), all_pairs(64))
+        open_tcp(endpoints(100), all_pairs(64))
     assert str(caught.value) == ("8164 sockets need 8420 open files, the hard limit is 4096: raise it (ulimit -Hn)")
 
 
@@ -177,7 +180,7 @@ def test_many_connections_need_no_preparation_by_the_user() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
         "from tests.unit.test_traffic_tcp import *\n"
-        "with TcpTransport(endpoints(24), all_pairs(24)) as t: print(len(t.receivers))\n"
+        "with open_tcp(endpoints(24), all_pairs(24)) as t: print(len(t.receivers))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
@@ -187,26 +190,26 @@ def test_many_connections_need_no_preparation_by_the_user() -> None:
 
 def test_the_same_flows_can_be_opened_again_at_once() -> None:
     for _ in range(3):
-        with TcpTransport(endpoints(3), all_pairs(3)) as transport:
+        with open_tcp(endpoints(3), all_pairs(3)) as transport:
             assert len(transport.receivers) == 6
 
 
 def test_a_failure_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp.TcpStream, "listen", lambda *_: None)
     with pytest.raises(TransportError):
-        TcpTransport(endpoints(3), all_pairs(3))
+        open_tcp(endpoints(3), all_pairs(3))
     monkeypatch.undo()
-    with TcpTransport(endpoints(3), all_pairs(3)) as transport:
+    with open_tcp(endpoints(3), all_pairs(3)) as transport:
         assert len(transport.receivers) == 6
 
 
 def test_hosts_with_and_without_namespaces_do_not_mix() -> None:
     mixed = [Endpoint(0, "h1", "127.0.1.1", "/proc/self/ns/net"), Endpoint(1, "h2", "127.0.1.2")]
     with pytest.raises(ValueError, match="either all ranks live in namespaces or none does"):
-        TcpTransport(mixed, [(0, 1), (1, 0)])
+        open_tcp(mixed, [(0, 1), (1, 0)])
 
 
 def test_a_namespace_that_is_not_there_is_named() -> None:
     missing = [Endpoint(r, f"h{r}", f"127.0.1.{r + 1}", "nowhere") for r in range(2)]
     with pytest.raises(TransportError, match=r"cannot make the ranks' sockets: .*No such file or directory: .*nowhere"):
-        TcpTransport(missing, [(0, 1)])
+        open_tcp(missing, [(0, 1)])
