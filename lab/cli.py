@@ -6,6 +6,7 @@ Exit status: 0 done, every row ok or degraded; 1 done, but a row is invalid; 2 r
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,14 +74,17 @@ def main(argv: Sequence[str]) -> int:
             allow_abbrev=False,
         )
         add_options(parser)
-        return command(parser.parse_args(rest))
+        status = command(parser.parse_args(rest))
+        sys.stdout.flush()
+        return status
     except Refused as refusal:
         print(f"{PROGRAM}: {refusal}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read has enough (`| head`); what is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
