@@ -135,9 +135,7 @@ class Terminal:
 
     @property
     def lab(self) -> int:
-        (keeper,) = wait_for(lambda: children(self.pid), 10, "the keeper")
-        (child,) = wait_for(lambda: [p for p in children(keeper) if comm(p) == INIT_NAME], 10, "the sandbox's init")
-        return child
+        return _sandbox_of(self.pid)[1]
 
     def ended(self, deadline_s: float = 30) -> int:
         """The exit status; a pty whose output nobody reads would block its writer."""
@@ -192,6 +190,16 @@ def children(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
+
+
+def _sandbox_of(command: int) -> tuple[int, int]:
+    """Keeper and init of a command. It has other children before them: probes, each for a moment."""
+
+    def found() -> list[tuple[int, int]]:
+        return [(child, p) for child in children(command) for p in children(child) if comm(p) == INIT_NAME]
+
+    (both,) = wait_for(found, 15, "the sandbox's init")
+    return both
 
 
 def comm(pid: int) -> str:
