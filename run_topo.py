@@ -10,8 +10,8 @@ VENV = os.path.join(ROOT, ".venv")
 GUARD = "AI_FABRIC_TESTBED_ENTERED"
 
 
-def enter_environment() -> None:
-    """Become .venv's interpreter; return when that is the one already running."""
+def enter_environment(script: str = __file__) -> None:
+    """Become .venv's interpreter, running the same script; return when that is the one already running."""
     entered = os.environ.pop(GUARD, None)
     if os.path.realpath(sys.prefix) == os.path.realpath(VENV):
         return
@@ -20,7 +20,7 @@ def enter_environment() -> None:
         os.environ[GUARD] = "1"
         # Meant for the interpreter that is left behind; ours would not find its own library under it.
         os.environ.pop("PYTHONHOME", None)
-        os.execv(python, [python, os.path.join(ROOT, "run_topo.py"), *sys.argv[1:]])
+        os.execv(python, [python, os.path.realpath(script), *sys.argv[1:]])
     refuse("no working environment in " + VENV)
 
 

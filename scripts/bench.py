@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The project's performance figures, each measured beside its peer: `sudo python3 scripts/bench.py`.
+
+Every figure is measured in a process of its own with a deadline; what it built is gone when that process is. Run it on a
+machine that does nothing else: what disturbs a figure stands in its note.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+if TYPE_CHECKING:
+    from benchmarks.figure import Figure
+
+_PROGRAM = "bench.py"
+_GRACE_S = 45.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Figures that are measured together. measure: 'module:function' of benchmarks; needs: commands it cannot do without."""
+
+    measure: str
+    deadline_s: float
+    about: str
+    needs: tuple[str, ...] = ()
+
+
+GROUPS = {
+    "default": Group("collectives:default", 200, "run_topo.py as it is: 60 s from command to table, every row ok"),
+    "jct50": Group("collectives:jct50", 420, "ring all-reduce, 16 hosts at 50 Mbit/s, against roofline and prediction"),
+    "jct100": Group("collectives:jct100", 420, "the same at 100 Mbit/s"),
+    "goodput": Group("goodput:goodput", 240, "one TCP flow at 50 and 100 Mbit/s, against iperf3", ("iperf3",)),
+    "failover": Group("failover:failover", 180, "packets lost when an uplink goes down under load, and when it is back"),
+    "steady": Group("bringup:steady", 120, "threads and open files after 5 iterations and after 50"),
+    "bringup": Group("bringup:bringup", 900, "1024 links and 512 hosts up and down, and their memory, against stock Mininet"),
+}  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """0: every figure passes; 1: one does not; 2: refused; 130/143: interrupted, what was measured is shown."""
+    parser = argparse.ArgumentParser(prog=f"scripts/{_PROGRAM}", description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which figures (default: all); see --list")
+    parser.add_argument("--list", action="store_true", help="say what can be measured, and end")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to a file as well")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: does it work, not how fast it is")
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.list:
+        print("\n".join(f"{name:<9} {group.about}" for name, group in GROUPS.items()))
+        return 0
+    names = list(dict.fromkeys(arguments.names)) or list(GROUPS)
+    if refusal := _refusal(names):
+        print(f"{_PROGRAM}: {refusal}", file=sys.stderr)
+        return 2
+    return _measure_all(names, quick=arguments.quick, file=arguments.json)
+
+
+def _refusal(names: Sequence[str]) -> str:
+    from lab import machine
+
+    if unknown := [name for name in names if name not in GROUPS]:
+        return f"unknown figure {unknown[0]!r}; known: {' '.join(GROUPS)}"
+    if os.geteuid() != 0:
+        return f"needs root: run it as `sudo {sys.executable} {' '.join(sys.argv)}`"
+    machine.complete_path()
+    missing = {tool for name in names for tool in GROUPS[name].needs if shutil.which(tool) is None}
+    missing |= set(machine.missing_tools())
+    return f"missing {', '.join(sorted(missing))}: run `sudo scripts/setup.sh`" if missing else ""
+
+
+def _measure_all(names: Sequence[str], *, quick: bool, file: Path | None) -> int:
+    from benchmarks import figure
+
+    figures: list[Figure] = []
+    status = 0
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        for name in names:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            figures += _bounded(name, quick)
+            _write(file, figures, quick, complete=name == names[-1])
+    except KeyboardInterrupt:
+        status = 130
+    except SystemExit as terminated:
+        status = int(terminated.code or 0)
+    print(figure.table(figures))
+    return status or int(not all(f.passed for f in figures))
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise SystemExit(128 + signum)
+
+
+def _bounded(name: str, quick: bool) -> "list[Figure]":
+    """A group's figures, measured in a child; a child that fails has said why, one that hangs is ended."""
+    from benchmarks import figure
+
+    group = GROUPS[name]
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(group, quick, theirs, os.getpid()))
+    child.start()
+    theirs.close()
+    try:
+        if not ours.poll(group.deadline_s):
+            return [figure.failed(name, f"not done after {group.deadline_s:g} s")]
+        figures: list[Figure] = ours.recv()
+        return figures
+    except EOFError:
+        return [figure.failed(name, "could not be measured: the reason stands above")]
+    finally:
+        child.terminate()
+        child.join(_GRACE_S)
+        if child.is_alive():
+            child.kill()
+            child.join()
+
+
+def _child(group: Group, quick: bool, result: Connection, parent: int) -> None:
+    import importlib
+    from dataclasses import replace
+
+    from benchmarks.figure import joined
+    from benchmarks.machine import disturbance
+    from lab import syscalls
+
+    syscalls.die_with_parent(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if os.getppid() != parent:
+        return
+    before = disturbance()
+    module, function = group.measure.split(":")
+    measure: Callable[..., list[Figure]] = getattr(importlib.import_module(f"benchmarks.{module}"), function)
+    result.send([replace(f, note=joined(f.note, before)) for f in measure(quick=quick)])
+
+
+def _write(file: Path | None, figures: "Sequence[Figure]", quick: bool, *, complete: bool) -> None:
+    from benchmarks.figure import as_json
+    from lab import machine
+
+    if file is None:
+        return
+    about = {
+        "measured": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "complete": complete,
+        "quick": quick,
+        "cpu": machine.cpu_model(),
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "open_vswitch": machine.open_vswitch_version(),
+    }
+    file.write_text(json.dumps({**about, "figures": as_json(figures)}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    import run_topo
+
+    run_topo.enter_environment(__file__)
+    sys.exit(main(sys.argv[1:]))
