@@ -123,7 +123,8 @@ def row_line(row: RowResult) -> str:
     line = "%12d  %12d  %8s  %6s  %6s" % (row.size_bytes, count(row), ELEMENT_TYPE, _redop(row.collective), root)
     out_of_place = InPlace(row.time_s, row.algbw_gbytes_s, row.busbw_gbytes_s, row.wrong)
     line += _half(out_of_place) + _half(row.in_place)
-    return line + " " + _OWN % (f"{row.jct_ratio:.3f}", float_str(row.predicted_s * 1e6, 9).strip(), row.verdict)
+    predicted = "N/A" if math.isnan(row.predicted_s) else float_str(row.predicted_s * 1e6, 9).strip()
+    return line + " " + _OWN % (f"{row.jct_ratio:.3f}", predicted, row.verdict)
 
 
 def _half(half: InPlace | None) -> str:
