@@ -2,7 +2,7 @@
 
     result = in_sandbox(function, *arguments)       # function: of a module's top level; arguments and result as JSON
 
-Inside: a fresh /proc, empty /run and /tmp, loopback up, no daemon. A failure carries what the function wrote.
+Inside: a fresh /proc, empty /run, loopback up, no daemon. A failure carries what the function wrote.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from topologies.fabric import Fabric
 
 ROOT = Path(__file__).resolve().parents[2]
 _UNSHARE = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--propagation", "private")
-_PREPARE = "mount -t proc proc /proc; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp; ip link set lo up"
+_PREPARE = "mount -t proc proc /proc; mount -t tmpfs tmpfs /run; ip link set lo up"
 _INSIDE = "from tests.emulation import netns_sandbox; netns_sandbox.inside()"
 
 

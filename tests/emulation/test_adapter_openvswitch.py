@@ -41,13 +41,13 @@ def _start_twice() -> dict[str, Any]:
 
 
 def _switch_that_dies() -> dict[str, Any]:
-    fake = Path("/tmp/bin/ovs-vswitchd")
+    fake = Path("/run/bin/ovs-vswitchd")
     fake.parent.mkdir()
     fake.write_text(
         '#!/bin/sh\nfor a; do case $a in --log-file=*) echo "out of luck" > "${a#*=}";; esac; done; exit 7\n'
     )
     fake.chmod(0o755)
-    os.environ["PATH"] = f"/tmp/bin:{os.environ['PATH']}"
+    os.environ["PATH"] = f"/run/bin:{os.environ['PATH']}"
     return _error(openvswitch.start_daemons)
 
 
