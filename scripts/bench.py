@@ -96,11 +96,14 @@ def _measure_all(names: Sequence[str], *, quick: bool, file: Path | None) -> int
         status = 130
     except SystemExit as terminated:
         status = int(terminated.code or 0)
-    print(figure.table(figures))
+    if figures:
+        print(figure.table(figures))
     return status or int(not all(f.passed for f in figures))
 
 
 def _terminate(signum: int, frame: object) -> None:
+    """Once: a second signal, to the whole process group for one, would interrupt the cleaning up."""
+    signal.signal(signum, signal.SIG_IGN)
     raise SystemExit(128 + signum)
 
 
@@ -138,7 +141,9 @@ def _child(group: Group, quick: bool, result: Connection, parent: int) -> None:
     from lab import syscalls
 
     syscalls.die_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _terminate)
+    # Ctrl-C reaches the parent, which ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.getppid() != parent:
         return
     before = disturbance()

@@ -139,12 +139,13 @@ def _await_traffic(process: "subprocess.Popen[str]") -> None:
     timer = threading.Timer(_START_DEADLINE_S, process.terminate)
     timer.start()
     said = ""
-    for said in process.stderr:
-        if "warm-up" in said:
-            timer.cancel()
-            threading.Thread(target=_drain, args=(process.stderr,), daemon=True).start()
-            return
-    timer.cancel()
+    try:
+        for said in process.stderr:
+            if "warm-up" in said:
+                threading.Thread(target=_drain, args=(process.stderr,), daemon=True).start()
+                return
+    finally:
+        timer.cancel()
     raise SystemExit(f"bench.py: run_topo.py sent nothing within {_START_DEADLINE_S:g} s: {said}")
 
 
@@ -177,9 +178,9 @@ def steady(*, quick: bool) -> list[Figure]:
     def job() -> dict[str, Any]:
         counting, said = _Counting(), StringIO()
         with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(said), redirect_stderr(said):
-            status = the_run.run(planned, Scale(), folder=Path(folder), as_json=True, progress=counting)
-        if status:
-            raise RuntimeError(f"the run ended with status {status}: {said.getvalue()}")
+            the_run.run(planned, Scale(), folder=Path(folder), as_json=True, progress=counting)
+        if _LATE not in counting.counts:
+            raise RuntimeError(f"the run did not get to iteration {_LATE}: {said.getvalue()}")
         return {str(after): counts for after, counts in counting.counts.items()}
 
     counts = machine.inside(job, planned.fabric.name)

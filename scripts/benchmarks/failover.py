@@ -65,7 +65,8 @@ def failover(*, quick: bool) -> list[Figure]:
     latest_s = max(r.latest_s for r in rounds)
     before = sum(r.before_lost for r in rounds)
     note = joined(
-        f"worst of {len(lost)} flows in {len(rounds)} failures, median {statistics.median(lost):g}",
+        f"worst of {len(lost)} flows, median {statistics.median(lost):g}",
+        f"worst of each failure: {', '.join(str(max((x.lost for x in r.dead), default=0)) for r in rounds)}",
         f"longest gap {max(flow.longest_gap_s for flow in dead) * 1e3:.0f} ms of the sender's clock",
         f"senders at most {latest_s * 1e3:.1f} ms late, {min(r.per_s for r in rounds):.0f} packets/s or more",
         f"{before} packets lost with nothing wrong" if before else "",

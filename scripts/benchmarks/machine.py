@@ -68,8 +68,9 @@ def run(*arguments: object, python: str, deadline_s: float) -> tuple[float, list
         try:
             _, complaints = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
-            end(process)
             raise SystemExit(f"bench.py: run_topo.py was not done after {deadline_s:g} s") from None
+        finally:
+            end(process)
         wall_s = time.monotonic() - began
         file = Path(folder) / "results.csv"
         if not file.exists():
@@ -81,7 +82,7 @@ def run(*arguments: object, python: str, deadline_s: float) -> tuple[float, list
 
 
 def end(process: "subprocess.Popen[str]") -> None:
-    """SIGTERM, then SIGKILL."""
+    """SIGTERM, then SIGKILL; nothing to one that has ended."""
     process.terminate()
     try:
         process.wait(_GRACE_S)
