@@ -156,6 +156,7 @@ class RowMeasurement:
             stall_s=window.longest_stall_s(self._busy),
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
+            frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
             dropped_fabric=losses.queues,
             datapath_drops=losses.datapath,

@@ -37,6 +37,8 @@ MIN_PREDICTED_RATIO = 0.90
 MAX_COUNT_ERROR = 0.05
 # Of the busiest link: below it a link carries acknowledgements alone, whose number is TCP's to choose.
 MIN_COUNTED_SHARE = 0.05
+# Full frames beyond the plan that mean nothing: a probe, a retransmission of the warm-up's end.
+STRAY_FRAMES = 2
 # Segments sent again, of all sent: TCP probing a full queue stays below it.
 MAX_RETRANSMIT_SHARE = 0.01
 
@@ -65,6 +67,7 @@ class Evidence:
     stall_s: float | None = None
     datapath_stopped_s: float = 0.0
     retransmits: int = 0
+    frame_bytes: float = 0.0
     segments: float | None = None
     dropped_fabric: Mapping[str, int] = field(default_factory=dict)
     dropped_host: Mapping[str, int] = field(default_factory=dict)
@@ -147,7 +150,8 @@ def _miscounted(e: Evidence) -> Iterator[str]:
         name: e.counted_bytes.get(name, 0) / planned - 1 for name, planned in e.planned_bytes.items() if planned > least
     }
     worst = max(off, key=lambda name: abs(off[name]), default=None)
-    if worst is not None and abs(off[worst]) > MAX_COUNT_ERROR:
+    sent_again = (e.retransmits + STRAY_FRAMES) * e.frame_bytes
+    if worst is not None and abs(off[worst]) > MAX_COUNT_ERROR + sent_again / e.planned_bytes[worst]:
         yield (
             f"{e.links.get(worst, worst)} ({worst}) carried {e.counted_bytes.get(worst, 0):,} bytes where the schedule "
             f"sends {e.planned_bytes[worst]:,.0f} ({off[worst]:+.1%})"
