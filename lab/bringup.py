@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from topologies import Fabric, openvswitch
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
-_SWITCH_NICENESS = -20
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _READY_DEADLINE_S = 30.0
 
@@ -52,7 +51,6 @@ def lab_up(
     """
     progress.step("starting Open vSwitch")
     daemons = openvswitch.start_daemons(OVS_RUN_DIR)
-    _prefer(daemons.switch_pid)
     datapath = openvswitch.find_datapath()
     process = _start_controller(fabric, policy) if policy and not controller else None
     if controller and not wait_until(CONTROLLER_SOCKET.exists, 5.0):
@@ -88,20 +86,6 @@ def lab_up(
             process.terminate()
         daemons.stop()
         progress.done()
-
-
-def _prefer(switch_pid: int) -> None:
-    """Let the switch thread run the moment it can: it moves every frame, so while it waits for a core all links stand still.
-
-    Real-time where another core is left for everything else and the machine allows it, else the best niceness.
-    """
-    if (os.cpu_count() or 1) > 1:
-        with suppress(OSError):
-            os.sched_setscheduler(switch_pid, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
-            return
-    # A container's root may do neither: then the verdict tells how long the thread waited.
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, switch_pid, _SWITCH_NICENESS)
 
 
 def _start_controller(fabric: Fabric, policy: str) -> "subprocess.Popen[bytes]":

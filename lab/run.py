@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +28,6 @@ from traffic.transport import Transport
 
 INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 CONGESTION_CONTROL = "cubic"
-SENDER_NICENESS = -10
 
 
 def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
@@ -42,9 +41,6 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     try:
         with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
-            # Senders next: a late one leaves its link idle. Not in `prompt`, whose shells would inherit it.
-            with suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, 0, SENDER_NICENESS)
             expected = forecast(plan, emulated, transport.flows)
             if expected.unknown:
                 record.notes = [f"no prediction: {expected.unknown}"]

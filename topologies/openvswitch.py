@@ -25,6 +25,7 @@ from topologies.errors import EmulationError
 RUN_DIR = Path("/run/openvswitch")
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _START_DEADLINE_S = 5.0
+_LISTEN_DEADLINE_S = 1.0
 _CONFIGURE_DEADLINE_S = 60.0
 _CLOSING_THREADS = 128
 _PROBE_INTERVAL_MS = 30_000
@@ -197,15 +198,26 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._unread = ""
         try:
-            self._socket.connect(str(path))
+            self._connect(str(path))
         except OSError as error:
             self._socket.close()
             raise EmulationError(
                 f"Open vSwitch's database does not answer at {path} ({error.strerror}): is the daemon running? "
                 "`service openvswitch-switch start` starts the system's"
             ) from None
+
+    def _connect(self, path: str) -> None:
+        """A starting server has its socket file a moment before it listens."""
+        deadline = time.monotonic() + _LISTEN_DEADLINE_S
+        while True:
+            try:
+                self._socket.connect(path)
+                return
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.002)
 
     def close(self) -> None:
         self._socket.close()

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from lab import sandbox, syscalls
-from lab.run import SENDER_NICENESS
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_TOPO = ROOT / "run_topo.py"
 _GRACE_S = 40.0
+_SENDER_NICENESS = -10
 _LOOK_S = 1.0
 # Of all cores: below, what others do does not show in a figure.
 _QUIET_CORES = 0.15
@@ -43,9 +43,9 @@ def inside(job: Callable[[], Mapping[str, Any]], fabric: str) -> dict[str, Any]:
 
 
 def prefer() -> None:
-    """Let the calling thread, and what it starts, send as promptly as a run's own senders do."""
+    """Let the calling thread, and what it starts, send when it is time, whatever else runs."""
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, SENDER_NICENESS)
+        os.setpriority(os.PRIO_PROCESS, 0, _SENDER_NICENESS)
 
 
 def start(*arguments: object, python: str) -> "subprocess.Popen[str]":
