@@ -85,7 +85,7 @@ def run(
         os.waitpid(keeper, 0)
         raise LabError(f"cannot make a sandbox: {ready or init_pid or 'its first process died'}")
     sandbox = Sandbox(int(init_pid))
-    with _HandledBy(_ignore if interactive else _Forwarder(sandbox.init_pid)):
+    with _HandledBy(_Forwarder(sandbox.init_pid, interactive=interactive)):
         if outside is not None:
             outside(sandbox)
         return _exit_status(keeper)
@@ -157,10 +157,14 @@ def _ignore(signum: int, frame: object) -> None:
 class _Forwarder:
     """Hands SIGINT, SIGTERM and SIGHUP to the sandbox's init, and ends it if it does not clean up in time."""
 
-    def __init__(self, init_pid: int) -> None:
+    def __init__(self, init_pid: int, *, interactive: bool) -> None:
         self.init_pid = init_pid
+        self.interactive = interactive
 
     def __call__(self, signum: int, frame: object) -> None:
+        if self.interactive and signum == signal.SIGINT:
+            # The terminal has given it to the job already.
+            return
         if signum == signal.SIGALRM:
             signum = signal.SIGKILL
         else:
@@ -229,7 +233,7 @@ def _keeper(parent: int, job: Callable[[], int], about: dict[str, Any], interact
     init = os.fork()
     if init == 0:
         os.close(go_w)
-        _guarded(lambda: _init(job, about, report, go_r))
+        _guarded(lambda: _init(job, about, interactive, report, go_r))
     os.close(go_r)
     os.write(report, f"{init}\n".encode())
     os.close(report)
@@ -238,7 +242,7 @@ def _keeper(parent: int, job: Callable[[], int], about: dict[str, Any], interact
     return _exit_status(init)
 
 
-def _init(job: Callable[[], int], about: dict[str, Any], report: int, go: int) -> int:
+def _init(job: Callable[[], int], about: dict[str, Any], interactive: bool, report: int, go: int) -> int:
     syscalls.die_with_parent(signal.SIGKILL)
     # Closes the gap between fork and prctl: a keeper that died in it never said go.
     if os.read(go, 1) != b"g":
@@ -260,7 +264,7 @@ def _init(job: Callable[[], int], about: dict[str, Any], report: int, go: int) -
     child = os.fork()
     if child == 0:
         _guarded(lambda: _job(job, watched))
-    return _reap_until(child, watched)
+    return _reap_until(child, watched, deaf_to=signal.SIGINT if interactive else None)
 
 
 def _mount() -> None:
@@ -274,10 +278,15 @@ def _mount() -> None:
         directory.mkdir()
 
 
-def _reap_until(child: int, watched: set[signal.Signals]) -> int:
-    """PID 1's life: forward signals to the job, reap orphans, end with the job's status."""
+def _reap_until(child: int, watched: set[signal.Signals], deaf_to: signal.Signals | None) -> int:
+    """PID 1's life: forward signals to the job, reap orphans, end with the job's status.
+
+    deaf_to: what the terminal gives to the job as well, and must not reach it twice.
+    """
     while True:
         received = signal.sigwait(watched)
+        if received == deaf_to:
+            continue
         if received != signal.SIGCHLD:
             with suppress(ProcessLookupError):
                 os.kill(child, received)

@@ -12,7 +12,7 @@ from lab.errors import LabError
 from topologies.fabric import Fabric
 from topologies.units import format_rate
 
-# What a link can be shaped to. Below, the queue of 8 frames is seconds deep; above, HTB's 32-bit byte rate ends.
+# What a link can be shaped to. Below, a full queue is many seconds deep; above, HTB's 32-bit byte rate ends.
 MIN_EMULATED_MBPS, MAX_EMULATED_MBPS = 0.1, 34_000.0
 # Fewer full frames a message and the last, partly filled frame decides the time: the result is about frames, not bytes.
 MIN_FRAMES_PER_STEP = 30
