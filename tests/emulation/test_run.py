@@ -163,17 +163,23 @@ def test_every_rank_sends_what_the_ring_says(tmp_path: Path, name: str) -> None:
     passes = (2 if row["collective"] == "all_reduce" else 1) * (2 if "--in-place" in options else 1)
     payload = passes * (n - 1) / n * int(row["emulated_bytes"])
     carried = sent(tmp_path / "out")
+    # TCP may probe a tail or send a segment twice on a busy machine: a frame more, never a flow more.
+    stray = (2 + int(row["retransmits"])) * (mtu + 14)
+
+    def as_planned(n_bytes: float) -> Any:
+        return pytest.approx(n_bytes, abs=0.05 * n_bytes + stray)
+
     leaf_of = {link.split("->")[0]: link.split("->")[1] for link in carried if link.startswith("h")}
     for host in manifest["ranks"]:
-        assert carried[f"{host}->{leaf_of[host]}"] == pytest.approx(wire_bytes(payload, mtu), rel=0.05), host
-        assert carried[f"{leaf_of[host]}->{host}"] == pytest.approx(wire_bytes(payload, mtu), rel=0.05), host
+        assert carried[f"{host}->{leaf_of[host]}"] == as_planned(wire_bytes(payload, mtu)), host
+        assert carried[f"{leaf_of[host]}->{host}"] == as_planned(wire_bytes(payload, mtu)), host
     for host in set(leaf_of) - set(manifest["ranks"]):
         assert carried[f"{host}->{leaf_of[host]}"] == 0
     # Every message between leaves crosses one uplink, and no other; a ring crosses as often as its neighbours differ.
     hops = zip(manifest["ranks"], manifest["ranks"][1:] + manifest["ranks"][:1], strict=True)
     crossings = sum(leaf_of[a] != leaf_of[b] for a, b in hops)
     up = sum(n_bytes for link, n_bytes in carried.items() if link.startswith("leaf") and "->spine" in link)
-    assert up == pytest.approx(wire_bytes(payload, mtu) * crossings, rel=0.05)
+    assert up == as_planned(wire_bytes(payload, mtu) * crossings)
 
 
 def test_the_default_experiment_is_refused_nothing(tmp_path: Path) -> None:
