@@ -35,7 +35,11 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"audit": ("leaf1-eth2: no htb", "a", "b", "c")},
             "links were not shaped as asked: leaf1-eth2: no htb, a, b and 1 more",
         ),
-        ("invalid", {"switch_share": 0.99}, "CPU-limited: the switch thread used 99% of its core"),
+        (
+            "invalid",
+            {"switch_share": 0.99, "measured_to_predicted": 1.06},
+            "CPU-limited: the switch thread used 99% of its core",
+        ),
         ("invalid", {"idle_share": 0.012}, "CPU-limited: the machine was 1.2% idle, 5% is the least"),
         ("invalid", {"switch_wait_share": 0.4}, "CPU-limited: the switch thread waited for a core 40% of the time"),
         ("invalid", {"datapath_stopped_s": 1.4}, "the switch process was stopped for 1.4 s"),
@@ -95,3 +99,7 @@ def test_uneven_few_flows_are_explained_not_blamed() -> None:
         "leaf1: 1 flow on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
     ]
     assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)
+
+
+def test_a_busy_switch_that_is_on_time_is_not_in_the_way() -> None:
+    assert judge(Evidence(**{**FINE, "switch_share": 0.99, "measured_to_predicted": 1.04})).level == "ok"
