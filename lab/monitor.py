@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 INTERVAL_S = 0.1
+# Fewer say nothing about a median.
+_MIN_SAMPLES = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Cumulative CPU seconds: of the machine (all cores), of this lab's processes, and of the switch thread.
+    """Cumulative CPU seconds: of the machine (all cores), of this lab's processes, and those that the switch thread waited.
 
     at_s: when; a window that begins or ends here has the sample of this moment as its first or last.
     """
@@ -33,7 +35,6 @@ class CpuTimes:
     total_s: float
     steal_s: float
     lab_s: float
-    switch_s: float
     switch_wait_s: float
 
 
@@ -41,21 +42,21 @@ class CpuTimes:
 class Window:
     """What was seen between two moments.
 
-    bytes_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock; forwarding: the
-    places of the switches' interfaces.
-    Shares are of one core for the switch and of the whole machine for idle; other_cores counts cores.
+    bytes_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock; backlog_bytes:
+    (samples,) received and not yet read by the switch; forwarding: the places of the switches' interfaces.
+    Shares are of one core for the switch and of the whole machine otherwise; other_cores counts cores.
     """
 
     at_s: NDArray[np.float64]
     intfs: tuple[str, ...]
     bytes_sent: NDArray[np.int64]
+    backlog_bytes: NDArray[np.int64]
     forwarding: Sequence[int]
     stopped_s: float
     duration_s: float
     idle_share: float
     other_cores: float
     steal_share: float
-    switch_share: float
     switch_wait_share: float
 
     def bytes_by_intf(self) -> dict[str, int]:
@@ -84,9 +85,24 @@ class Window:
         return longest
 
 
+    def switch_queue_s(self, busy: Sequence[tuple[float, float]]) -> float | None:
+        """How long a frame waited in front of the switch: median over the samples inside the `busy` intervals.
+
+        The bytes that wait, over the bytes per second that the switches send (Little's law). None with too few samples.
+        """
+        inside = np.any([(self.at_s > start) & (self.at_s < end) for start, end in busy], axis=0) if busy else []
+        waiting = self.backlog_bytes[inside] if len(busy) else self.backlog_bytes[:0]
+        if len(waiting) < _MIN_SAMPLES:
+            return None
+        sent = (self.bytes_sent[-1] - self.bytes_sent[0])[self.forwarding].sum()
+        rate_bytes_s = sent / sum(end - start for start, end in busy)
+        return float(np.median(waiting) / rate_bytes_s) if rate_bytes_s else None
+
+
 class _Sample(NamedTuple):
     at_s: float
     n_bytes: NDArray[np.int64]
+    backlog_bytes: int
     stopped: bool
 
 
@@ -130,13 +146,13 @@ class Monitor:
             at_s=np.array([sample.at_s for sample in inside]),
             intfs=self._intfs,
             bytes_sent=np.array([sample.n_bytes for sample in inside], np.int64).reshape(len(inside), len(self._intfs)),
+            backlog_bytes=np.array([sample.backlog_bytes for sample in inside], np.int64),
             forwarding=self._forwarding,
             stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
             duration_s=span,
             idle_share=cpu["idle_s"] / total,
             other_cores=max(0.0, busy - cpu["lab_s"]) / span,
             steal_share=cpu["steal_s"] / total,
-            switch_share=cpu["switch_s"] / span,
             switch_wait_share=cpu["switch_wait_s"] / span,
         )
 
@@ -152,7 +168,8 @@ class Monitor:
         with self._sampling:
             counters = self._read_bytes()
             n_bytes = np.fromiter((counters.get(i, 0) for i in self._intfs), np.int64, len(self._intfs))
-            sample = _Sample(time.monotonic(), n_bytes, _state(self._switch_pid) in "Tt")
+            stopped = _state(self._switch_pid) in "Tt"
+            sample = _Sample(time.monotonic(), n_bytes, _backlog_bytes(self._switch_pid), stopped)
             self._samples.append(sample)
             return sample
 
@@ -162,7 +179,7 @@ def read_cpu_times(switch_pid: int, at_s: float) -> CpuTimes:
     user, nice, system, idle, iowait, irq, softirq, steal = (
         int(x) / _TICKS_PER_S for x in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
     )
-    ran_ns, waited_ns = (int(x) for x in Path(f"/proc/{switch_pid}/schedstat").read_text().split()[:2])
+    waited_ns = int(Path(f"/proc/{switch_pid}/schedstat").read_text().split()[1])
     return CpuTimes(
         at_s=at_s,
         idle_s=idle + iowait,
@@ -170,7 +187,6 @@ def read_cpu_times(switch_pid: int, at_s: float) -> CpuTimes:
         total_s=user + nice + system + idle + iowait + irq + softirq + steal,
         steal_s=steal,
         lab_s=sum(_process_cpu_s(p) for p in Path("/proc").glob("[0-9]*")),
-        switch_s=ran_ns / 1e9,
         switch_wait_s=waited_ns / 1e9,
     )
 
@@ -180,6 +196,17 @@ def _process_cpu_s(proc: Path) -> float:
         fields = (proc / "stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     return 0.0
+
+
+def _backlog_bytes(switch_pid: int) -> int:
+    """What lies in the packet sockets of the switch's namespace (packet(7)): of a userspace datapath, its input queues.
+
+    In the kernel's unit of account, buffers with their overhead: up to twice the frames' bytes.
+    """
+    with suppress(OSError):
+        lines = Path(f"/proc/{switch_pid}/net/packet").read_text().splitlines()[1:]
+        return sum(int(line.split()[6]) for line in lines)
+    return 0
 
 
 def _state(pid: int) -> str:

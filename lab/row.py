@@ -148,7 +148,7 @@ class RowMeasurement:
             wrong=sum(half.wrong for half in self._halves.values()),
             audit=tuple(str(finding) for finding in self._lab.net.audit()),
             idle_share=window.idle_share,
-            switch_share=window.switch_share,
+            switch_queue_frames=self._switch_queue_frames(window),
             switch_wait_share=window.switch_wait_share,
             other_cores=window.other_cores,
             steal_share=window.steal_share,
@@ -158,7 +158,6 @@ class RowMeasurement:
             retransmits=losses.resent,
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
-            dropped_fabric=losses.queues,
             datapath_drops=losses.datapath,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
@@ -240,8 +239,15 @@ class RowMeasurement:
     def _lateness_frames(self) -> float:
         """p99 over all sends of how long this process let them wait, in times of one frame at the NIC's rate."""
         late = [r.lateness_ns for half in self._halves.values() for r in half.results]
-        frame_s = (self._e.mtu + ETHERNET_BYTES) * 8 / (self._plan.nic_mbps / self._scale.rate_scale * 1e6)
-        return float(np.percentile(np.concatenate(late), 99)) / 1e9 / frame_s if late else 0.0
+        return float(np.percentile(np.concatenate(late), 99)) / 1e9 / self._frame_s if late else 0.0
+
+    def _switch_queue_frames(self, window: Window) -> float | None:
+        waited_s = window.switch_queue_s(self._busy) if self._lab.datapath == "netdev" else None
+        return None if waited_s is None else waited_s / self._frame_s
+
+    @property
+    def _frame_s(self) -> float:
+        return (self._e.mtu + ETHERNET_BYTES) * 8 / (self._plan.nic_mbps / self._scale.rate_scale * 1e6)
 
     def _direction(self, intf: str) -> str:
         fabric = self._lab.fabric

@@ -103,6 +103,16 @@ def test_a_process_that_hogs_a_core(tmp_path: Path) -> None:
     assert re.search(r"other processes used \d+\.\d cores|CPU-limited|waited for a core", row["reason"])
 
 
+def test_a_fabric_faster_than_the_machine(tmp_path: Path) -> None:
+    """16 hosts at 25 Gbit/s are more than one thread can switch, whatever the machine: 50 GB/s would have to pass it."""
+    topology = ("--topology", "spine-leaf:spines=2,leaves=4,hosts_per_leaf=4", "--scale", "1", "--link-rate", "25Gbit")
+    with started(*topology, *sizes("32M", iterations=2), "--out", "out", cwd=tmp_path) as run:
+        assert run.ended(90).status == 1
+    (row,) = rows(tmp_path / "out")
+    assert row["verdict"] == "invalid" and row["wrong"] == "0"
+    assert re.search(r"CPU-limited: frames waited \d+ frame times for the switch thread", row["reason"]), row["reason"]
+
+
 def test_a_switch_that_dies_fails_the_run_and_says_so(tmp_path: Path) -> None:
     with started(*FABRIC, *TEN, "--out", "out", cwd=tmp_path) as run:
         run.says("iteration 3/10")

@@ -1,0 +1,48 @@
+"""What the monitor's samples say, on samples made by hand."""
+
+import numpy as np
+import pytest
+
+from lab.monitor import Window
+
+HOST, SWITCH = 0, 1
+
+
+def window(at_s: list[float], switch_bytes: list[int], backlog_bytes: list[int]) -> Window:
+    """Host bytes grow all the time: they must not count as the switch's."""
+    host = np.arange(len(at_s)) * 1000
+    return Window(
+        at_s=np.array(at_s), intfs=("h1-eth0", "leaf1-eth1"), bytes_sent=np.stack((host, switch_bytes), axis=1),
+        backlog_bytes=np.array(backlog_bytes, np.int64), forwarding=[SWITCH], stopped_s=0.0, duration_s=at_s[-1] - at_s[0],
+        idle_share=0.5, other_cores=0.0, steal_share=0.0, switch_wait_share=0.0,
+    )  # fmt: skip
+
+
+def test_a_stall_is_the_longest_time_in_which_no_switch_sent() -> None:
+    seen = window([0.0, 0.1, 0.2, 0.3, 0.4, 0.5], [0, 10, 10, 10, 20, 30], [0] * 6)
+    assert seen.longest_stall_s([(0.0, 0.5)]) == pytest.approx(0.2)
+    # Outside a measured iteration nothing has to move.
+    assert seen.longest_stall_s([(0.0, 0.1), (0.3, 0.5)]) == 0.0
+
+
+def test_the_wait_for_the_switch_is_its_backlog_over_what_it_sends() -> None:
+    """5 MB wait while 100 MB/s are sent: 50 ms (Little). One sample of 40 MB is a hiccup, which a median leaves out."""
+    at = [i * 0.1 for i in range(9)]
+    backlog = [0, 5_000_000, 5_000_000, 5_000_000, 40_000_000, 5_000_000, 5_000_000, 5_000_000, 0]
+    seen = window(at, [i * 10_000_000 for i in range(9)], backlog)
+    assert seen.switch_queue_s([(0.0, 0.8)]) == pytest.approx(0.050)
+
+
+def test_between_iterations_nobody_waits_for_the_switch() -> None:
+    at = [i * 0.1 for i in range(12)]
+    backlog = [0, 2_000_000, 2_000_000, 2_000_000, 0, 0, 0, 0, 2_000_000, 2_000_000, 2_000_000, 0]
+    sent = [0, 10, 20, 30, 40, 40, 40, 40, 50, 60, 70, 80]
+    seen = window(at, [n * 1_000_000 for n in sent], backlog)
+    # 80 MB in 0.8 s of iterations.
+    assert seen.switch_queue_s([(0.0, 0.4), (0.7, 1.1)]) == pytest.approx(0.020)
+
+
+def test_too_few_samples_say_nothing_about_the_switch() -> None:
+    seen = window([0.0, 0.1, 0.2], [0, 10, 20], [0, 5_000_000, 0])
+    assert seen.switch_queue_s([(0.0, 0.2)]) is None
+    assert seen.switch_queue_s([]) is None
