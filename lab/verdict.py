@@ -124,7 +124,7 @@ def _unshaped(e: Evidence) -> Iterator[str]:
 def _cpu_limited(e: Evidence) -> Iterator[str]:
     queue = e.switch_queue_frames
     if queue is not None and queue > MAX_SWITCH_QUEUE_FRAMES_INVALID:
-        yield f"CPU-limited: frames waited {queue:.0f} frame times for the switch thread, {MAX_SWITCH_QUEUE_FRAMES:.0f} are tolerated"
+        yield f"CPU-limited: {_waited(queue)}"
     if e.idle_share is not None and e.idle_share < MIN_IDLE_SHARE:
         yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least"
     if e.switch_wait_share is not None and e.switch_wait_share > MAX_SWITCH_WAIT_SHARE_INVALID:
@@ -195,7 +195,11 @@ def _disturbed(e: Evidence) -> Iterator[str]:
 def _busy_switch(e: Evidence) -> Iterator[str]:
     queue = e.switch_queue_frames
     if queue is not None and MAX_SWITCH_QUEUE_FRAMES < queue <= MAX_SWITCH_QUEUE_FRAMES_INVALID:
-        yield f"frames waited {queue:.0f} frame times for the switch thread, {MAX_SWITCH_QUEUE_FRAMES:.0f} are tolerated"
+        yield _waited(queue)
+
+
+def _waited(frames: float) -> str:
+    return f"frames waited {frames:.0f} frame times for the switch thread, {MAX_SWITCH_QUEUE_FRAMES:.0f} are tolerated"
 
 
 def _late(e: Evidence) -> Iterator[str]:

@@ -25,7 +25,9 @@ FILES = {
     "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
 }  # fmt: skip
 # What a loaded machine may do to a row, and nothing else.
-LOAD = ("CPU", "core", "stood still", "late by", "for the switch thread", "predicted time", "hypervisor", "quantised", "sent again")
+LOAD = (
+    "CPU", "core", "stood still", "late by", "for the switch thread", "predicted time", "hypervisor", "quantised", "sent again",
+)  # fmt: skip
 
 
 def complete(folder: Path) -> dict[str, Any]:
