@@ -84,7 +84,6 @@ class Window:
                 longest = max(longest, float(self.at_s[j]) - still_since)
         return longest
 
-
     def switch_queue_s(self, busy: Sequence[tuple[float, float]]) -> float | None:
         """How long a frame waited in front of the switch: median over the samples inside the `busy` intervals.
 

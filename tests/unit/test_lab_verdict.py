@@ -61,7 +61,11 @@ def test_what_was_not_observed_says_nothing() -> None:
         ("degraded", {"other_cores": 0.9}, "other processes used 0.9 cores"),
         ("degraded", {"steal_share": 0.1}, "the hypervisor took 10% of the CPU"),
         ("degraded", {"switch_wait_share": 0.1}, "the switch thread waited for a core 10% of the time"),
-        ("degraded", {"switch_queue_frames": 9.0}, "frames waited 9 frame times for the switch thread, 8 are tolerated"),
+        (
+            "degraded",
+            {"switch_queue_frames": 9.0},
+            "frames waited 9 frame times for the switch thread, 8 are tolerated",
+        ),
         ("degraded", {"sender_lateness_frames": 20.0}, "senders were late by 20 frame times (p99), 8 are tolerated"),
         ("degraded", {"measured_to_predicted": 1.61}, "1.61 times the predicted time, unexplained"),
         ("degraded", {"retransmits": 500}, "500 segments sent again, 5.0% of all"),
@@ -100,4 +104,3 @@ def test_uneven_few_flows_are_explained_not_blamed() -> None:
         "leaf1: 1 flow on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
     ]
     assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)
-
