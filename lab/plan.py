@@ -101,8 +101,8 @@ class Plan:
         """The schedule with bytes, for the predictor. count: emulated elements."""
         s = self.schedule
         return Sends(
-            src=s.src.astype(np.int64),
-            dst=s.dst.astype(np.int64),
+            connections=s.connections,
+            connection=s.connection,
             n_bytes=s.elements(count) * ELEMENT_BYTES,
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),

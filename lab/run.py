@@ -108,7 +108,7 @@ def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextMan
 def _transport(plan: Plan, lab: Lab) -> Iterator[Transport]:
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
     opened = TRANSPORTS[plan.experiment.transport](
-        endpoints(plan, lab.fabric, netns), plan.schedule.pairs, congestion_control=CONGESTION_CONTROL
+        endpoints(plan, lab.fabric, netns), plan.schedule.connections, congestion_control=CONGESTION_CONTROL
     )
     with closing(opened) as transport:
         yield transport
