@@ -17,7 +17,7 @@ from lab import machine
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load
 from topologies import TOPOLOGIES, Refused, unknown
-from traffic import COLLECTIVES, TRANSPORTS
+from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -33,7 +33,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
-    "collective": ((), "NAME", ", ".join(COLLECTIVES)),
+    "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
@@ -43,6 +43,9 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "step_factor": (("--stepfactor",), "N", "factor between sizes"),
     "iterations": (("--iters",), "N", "timed iterations of each size"),
     "warmup_iterations": (("--warmup_iters",), "N", "untimed iterations before them"),
+    "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
+    "group_size": ((), "N", "of group_shift: ranks in a group"),
+    "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
     "time_limit": ((), "TIME", "what scale = auto aims to stay within"),

@@ -98,17 +98,20 @@ class RowMeasurement:
 
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
-            values.fill(buffer, self._e.collective, rank, len(buffers))
+            values.fill(buffer, self._plan.schedule, rank)
         return replay.run(buffers)
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)
         ended = time.monotonic()
         began = ended - result.duration_ns / 1e9
-        wrong = sum(values.wrong(b, self._e.collective, rank, len(buffers)) for rank, b in enumerate(buffers))
+        wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
         self._busy.append((began, ended))
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
+        shares = kpis.sender_shares(
+            self._plan.schedule.src, *self._hardware(size, result.finished), self._plan.nic_mbps_by_rank
+        )
         self._record.iterations.append(
             IterationRecord(
                 collective=self._e.collective,
@@ -121,8 +124,22 @@ class RowMeasurement:
                 time_s=self._scale.hardware_s(result.duration_ns / 1e9),
                 slowest_rank=int(result.rank_finished.argmax()),
                 wrong=wrong,
+                sender_share_mean=float(shares.mean()),
+                sender_share_worst=float(shares.min()),
             )
         )
+
+    def _hardware(self, size: Size, finished_ns: NDArray[np.int64]) -> tuple[kpis.Floats, kpis.Floats]:
+        """The sends' bytes and the times at which they had arrived (s), as the hardware's."""
+        n_bytes = self._plan.message_bytes(size.count).astype(np.float64)
+        return n_bytes * self._scale.size_scale, finished_ns / 1e9 / self._scale.time_dilation
+
+    def _goodput(self, size: Size) -> kpis.Goodput | None:
+        results = self._halves[False].results
+        if not results or not self._plan.is_pattern:
+            return None
+        times = self._hardware(size, np.stack([r.finished for r in results]))
+        return kpis.goodput(self._plan.schedule.src, *times, self._plan.nic_mbps_by_rank)
 
     def _losses(self) -> _Losses:
         return _Losses(
@@ -157,7 +174,7 @@ class RowMeasurement:
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
-            segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
+            segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
             datapath_drops=losses.datapath,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
@@ -225,6 +242,7 @@ class RowMeasurement:
             verdict=verdict.level,
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
+            goodput=self._goodput(size),
         )
 
     def _algbw(self, size: Size, time_s: float) -> float:

@@ -51,7 +51,7 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
                 results.write(folder, record)
                 progress.done()
                 if not as_json:
-                    _print(nccl.row_line(row), *nccl.reason_lines(row))
+                    _print(*nccl.row_lines(row))
             record.complete = True
             status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from topologies import unknown
 from traffic.errors import TrafficError
+from traffic.pattern_check import RULES, check_pattern
 from traffic.races import Order, check_races, order
 from traffic.schedule import Schedule
 
@@ -46,12 +47,17 @@ def verify(schedule: Schedule) -> None:
 
     It refuses: columns, ranks and chunks out of range, sends to oneself, cycles, waiting for what the sender does not
     receive; reading, adding and overwriting in no order; sending what is not there, adding a contribution twice; a wrong
-    end. A ring of 64 ranks takes 0.03 s, one of 512 (523 264 sends) 5 to 7 s and 0.4 GB: the time grows with sends x connections
-    where chunks are overwritten after they were sent, else with the sends.
+    end. Patterns have rules instead of a contract (pattern_check.py). A ring of 64 ranks takes 0.03 s, one of 512 (523 264
+    sends) 5 to 7 s and 0.4 GB: the time grows with sends x connections where chunks are overwritten after they were sent,
+    else with the sends.
     """
+    if schedule.collective in RULES:
+        _check_columns(schedule)
+        check_pattern(schedule)
+        return
     contract = CONTRACTS.get(schedule.collective)
     if contract is None:
-        raise TrafficError(unknown("collective", schedule.collective, CONTRACTS))
+        raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *RULES)))
     _check_columns(schedule)
     if contract.in_parts and schedule.n_chunks % schedule.n_ranks:
         raise TrafficError(

@@ -50,11 +50,11 @@ def all_reduce(endpoints: Sequence[Endpoint]) -> tuple[int, list[WireFlow]]:
     schedule = traffic.schedule("all_reduce", "ring", n)
     buffers = [np.empty(_COUNT, dtype=np.float32) for _ in range(n)]
     for rank, buffer in enumerate(buffers):
-        values.fill(buffer, "all_reduce", rank, n)
+        values.fill(buffer, schedule, rank)
     with TcpTransport(endpoints, schedule.connections) as transport:
         Replay(schedule, _COUNT, transport).run(buffers)
         flows = list(transport.flows)
-    return sum(values.wrong(b, "all_reduce", rank, n) for rank, b in enumerate(buffers)), flows
+    return sum(values.wrong(b, schedule, rank) for rank, b in enumerate(buffers)), flows
 
 
 def listen_on(interface: str) -> socket.socket:

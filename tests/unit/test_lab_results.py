@@ -32,7 +32,9 @@ NOW = datetime(2026, 1, 5, 10, 11, 12, tzinfo=timezone.utc)
 
 
 def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
-    iterations = [IterationRecord("all_reduce", "ring", 2**30, False, i, 1.0, 5.1, 0.041, 3, 0) for i in range(3)]
+    iterations = [
+        IterationRecord("all_reduce", "ring", 2**30, False, i, 1.0, 5.1, 0.041, 3, 0, 0.9, 0.8) for i in range(3)
+    ]
     links = LinkSamples(
         np.array([0.0, 0.1]), ("h1-eth0", "leaf1-eth1"), ("h1->leaf1", "leaf1->h1"), np.array([[0, 0], [7, 9]])
     )

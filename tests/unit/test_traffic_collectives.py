@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import traffic
-from traffic import COLLECTIVES, Schedule, TrafficError
+from traffic import COLLECTIVES, PATTERNS, Schedule, TrafficError
 from traffic.check import CONTRACTS, verify
 from traffic.conventions import bus_factor
 from traffic.races import order
@@ -145,7 +145,7 @@ def test_no_algorithm_means_the_collectives_first() -> None:
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     assert refusal("allreduce", None, 4) == (
-        f"unknown collective 'allreduce': choose from {', '.join(sorted(COLLECTIVES))}"
+        f"unknown collective 'allreduce': choose from {', '.join(sorted((*COLLECTIVES, *PATTERNS)))}"
     )
     assert refusal("all_reduce", "rign", 4) == (
         f"unknown algorithm of all_reduce 'rign': choose from {', '.join(sorted(COLLECTIVES['all_reduce']))}"

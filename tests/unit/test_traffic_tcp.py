@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.traffic_fakes import filled, wrong
-from traffic import COLLECTIVES, TRANSPORTS, schedule
+from traffic import COLLECTIVES, PATTERNS, TRANSPORTS, Demand, schedule
 from traffic.errors import TrafficError, TransportError
 from traffic.replay import Replay
 from traffic.schedule import Connection
@@ -52,6 +52,16 @@ def test_every_algorithm_gives_the_right_values_over_tcp(collective: str, algori
             result = Replay(s, count, transport).run(buffers, stall_s=5.0)
             assert wrong(s, buffers) == 0
             assert (result.finished > 0).all()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_flow_of_a_pattern_arrives_over_its_own_connection(pattern: str) -> None:
+    s = schedule(pattern, None, 6, Demand(flows_per_host=8, group_size=2))
+    with open_tcp(endpoints(6), s.connections) as transport:
+        count = 30_001 * s.n_chunks
+        buffers = filled(s, count)
+        Replay(s, count, transport).run(buffers, stall_s=5.0)
+        assert wrong(s, buffers) == 0
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -121,14 +121,13 @@ def filled(schedule: Schedule, count: int) -> list[NDArray[np.float32]]:
     """Every rank's input."""
     buffers: list[NDArray[np.float32]] = [np.empty(count, dtype=np.float32) for _ in range(schedule.n_ranks)]
     for rank, buffer in enumerate(buffers):
-        values.fill(buffer, schedule.collective, rank, schedule.n_ranks)
+        values.fill(buffer, schedule, rank)
     return buffers
 
 
 def wrong(schedule: Schedule, buffers: Sequence[NDArray[np.float32]]) -> int:
     """Wrong elements over all ranks' outputs."""
-    n = schedule.n_ranks
-    return sum(values.wrong(buffer, schedule.collective, rank, n) for rank, buffer in enumerate(buffers))
+    return sum(values.wrong(buffer, schedule, rank) for rank, buffer in enumerate(buffers))
 
 
 def replayed(
