@@ -15,14 +15,14 @@ from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
 from controller.flow import Flow
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.plan import Plan, Size, plan
+from lab.plan import Plan, Size, endpoints, plan
 from lab.predictor import Prediction, predict, roofline_s
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
 from topologies import Fabric, Port
 from topologies.units import format_rate, format_size
 from traffic import TRANSPORTS
 from traffic.schedule import Connection
-from traffic.transport import Endpoint, WireFlow
+from traffic.transport import WireFlow
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,6 @@ class Forecast:
         """In hardware seconds, for the bytes that are really sent."""
         emulated_s = roofline_s(size.emulated_bytes, self.plan.algo_factor, self.plan.b_acc_mbps / scale.rate_scale)
         return scale.hardware_s(emulated_s)
-
-
-def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
-    """Rank by rank, where its sockets are."""
-    return [
-        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
-        for rank, host in enumerate(planned.hosts)
-    ]
 
 
 def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:

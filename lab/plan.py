@@ -1,6 +1,6 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from traffic import Demand, Schedule
 from traffic.check import verify
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.placement import place
+from traffic.transport import Endpoint
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,17 @@ def plan(experiment: Experiment) -> Plan:
     if experiment.scale is not None:
         scale.fabric(fabric)
     _switches(planned)
+    # More connections than a host has ports for are refused here.
+    traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
+
+
+def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
+    """Rank by rank, where its sockets are."""
+    return [
+        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
+        for rank, host in enumerate(planned.hosts)
+    ]
 
 
 def fabric_of(experiment: Experiment) -> Fabric:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from lab import machine, nccl, results
 from lab.bringup import Lab, lab_up
-from lab.forecast import endpoints, forecast
+from lab.forecast import forecast
 from lab.monitor import Monitor
-from lab.plan import Plan
+from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
 from lab.rows import RunRecord

@@ -154,6 +154,10 @@ def test_the_load_of_512_ranks_is_quick() -> None:
             {"collective": "permutation", "flows_per_host": 8, "min_bytes": "31"},
             "-b 31B leaves permutation over 16 ranks nothing to send: use -b 32B or more",
         ),
+        (
+            {"collective": "permutation", "flows_per_host": 22_769},
+            "22769 TCP connections from one rank do not fit: it has ports for 22768, use fewer",
+        ),
         ({"topology": "ring"}, "unknown topology 'ring': choose from "),
         ({"topology": "spine-leaf:spines=0"}, "spines=0 with leaves=4 leaves the leaves unconnected"),
         (

@@ -9,8 +9,8 @@ import pytest
 
 import traffic
 from lab.experiment import load
-from lab.forecast import endpoints, forecast
-from lab.plan import plan
+from lab.forecast import forecast
+from lab.plan import endpoints, plan
 from lab.scale import Scale
 from tests.unit.traffic_fakes import FakeTransport, filled, replayed, wrong
 from traffic import PATTERNS, TRANSPORTS, Demand, Schedule, TrafficError

@@ -89,7 +89,7 @@ def test_ports_stay_below_the_ephemeral_ones() -> None:
 
 def test_more_connections_than_ports_are_refused() -> None:
     with pytest.raises(
-        TrafficError, match=r"^22769 TCP connections from one rank do not fit: it has 22768 ports for them$"
+        TrafficError, match=r"^22769 TCP connections from one rank do not fit: it has ports for 22768, use fewer$"
     ):
         TcpTransport.plan(endpoints(2), [(0, 1, channel) for channel in range(22_769)])
 

@@ -112,7 +112,7 @@ class TcpTransport:
         most = max(opened.values(), default=-1) + 1
         if most > _CLIENT_PORTS:
             raise TrafficError(
-                f"{most} TCP connections from one rank do not fit: it has {_CLIENT_PORTS} ports for them"
+                f"{most} TCP connections from one rank do not fit: it has ports for {_CLIENT_PORTS}, use fewer"
             )
         return flows
 
