@@ -15,7 +15,7 @@ from lab.errors import LabError
 from lab.progress import Progress
 from lab.relay import controller_target
 from lab.sandbox import CONTROLLER_SOCKET, OVS_RUN_DIR, REST_PORT, RUN_DIR, wait_until
-from topologies import Fabric, openvswitch
+from topologies import Fabric, ovs_daemons
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
@@ -29,7 +29,7 @@ class Lab:
 
     fabric: Fabric
     net: FabricNet
-    daemons: openvswitch.Daemons
+    daemons: ovs_daemons.Daemons
     datapath: str
     rest_url: str | None
 
@@ -50,8 +50,8 @@ def lab_up(
     policy: its name or file; None = no controller at all. controller: the user's own, reached through the relay.
     """
     progress.step("starting Open vSwitch")
-    daemons = openvswitch.start_daemons(OVS_RUN_DIR)
-    datapath = openvswitch.find_datapath()
+    daemons = ovs_daemons.start_daemons(OVS_RUN_DIR)
+    datapath = ovs_daemons.find_datapath()
     process = _start_controller(fabric, policy) if policy and not controller else None
     if controller and not wait_until(CONTROLLER_SOCKET.exists, 5.0):
         raise LabError("the relay to the controller outside did not come up")

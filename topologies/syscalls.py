@@ -19,6 +19,8 @@ MS_PRIVATE = 0x40000
 MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+# asm-generic/unistd.h; glibc has no function for it before 2.36.
+_SYS_PIDFD_GETFD = 438
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
 
@@ -54,6 +56,13 @@ def mount(source: str, target: str | Path, fstype: str, flags: int = 0, data: st
 
 def umount(target: Path, flags: int) -> None:
     _check(_libc.umount2(os.fsencode(target), flags), f"umount {target}")
+
+
+def pidfd_getfd(pidfd: int, fd: int) -> int:
+    """A descriptor of our own for what `fd` is in the process behind `pidfd`; Linux 5.6."""
+    own: int = _libc.syscall(_SYS_PIDFD_GETFD, pidfd, fd, 0)
+    _check(min(own, 0), "pidfd_getfd")
+    return own
 
 
 def die_with_parent(signal: int) -> None:

@@ -15,7 +15,7 @@ from mininet.cli import CLI
 from mininet.log import lg
 
 from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh, wait_for
-from topologies import openvswitch
+from topologies import ovs_daemons
 from topologies.fabric import Fabric
 from topologies.mininet_adapter import FabricNet
 from topologies.spine_leaf import SpineLeaf
@@ -33,7 +33,7 @@ def fabric(rate_mbps: float = RATE_MBPS) -> Fabric:
 def network(**options: Any) -> Iterator[FabricNet]:
     """A started network with rules and without a controller."""
     made = fabric()
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(made, controllers=(), **options)
     net.start()
     try:
@@ -419,7 +419,7 @@ def _large() -> dict[str, Any]:
     """512 hosts, 48 switches, 1024 links."""
     made = SpineLeaf(spines=16, leaves=32, hosts_per_leaf=16).build().with_links(rate_mbps=10)
     start = time.monotonic()
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(made, controllers=())
     net.start()
     up_s = time.monotonic() - start

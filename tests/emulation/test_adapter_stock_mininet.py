@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.emulation.netns_sandbox import ROOT, in_sandbox, sh, wait_for
-from topologies import openvswitch
+from topologies import ovs_daemons
 from topologies.spine_leaf import SpineLeaf
 
 TOPO = "spine-leaf,spines=2,leaves=2,hosts_per_leaf=2,rate=20Mbit"
@@ -37,7 +37,7 @@ def _mn(*arguments: str) -> dict[str, Any]:
 
 
 def _session() -> dict[str, Any]:
-    openvswitch.start_daemons()
+    ovs_daemons.start_daemons()
     Path("/run/fabric.json").write_text(SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build().to_json())
     controller = subprocess.Popen(
         [sys.executable, "-m", "controller", "--fabric", "/run/fabric.json", "--policy", "ecmp"],
@@ -84,7 +84,7 @@ def test_nothing_is_left(session: dict[str, Any]) -> None:
 
 
 def _refusals() -> dict[str, Any]:
-    openvswitch.start_daemons()
+    ovs_daemons.start_daemons()
     return {
         "parameter": _mn("--topo", "spine-leaf,spine=2", "--controller", "none"),
         "value": _mn("--topo", "spine-leaf,spines=-1", "--controller", "none"),
