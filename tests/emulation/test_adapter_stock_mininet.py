@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.emulation.netns_sandbox import ROOT, in_sandbox, sh, wait_for
+from tests.emulation.netns_sandbox import ROOT, in_sandbox, sh
+from tests.emulation.waiting import wait_for
 from topologies import ovs_daemons
 from topologies.spine_leaf import SpineLeaf
 
@@ -43,7 +44,7 @@ def _session() -> dict[str, Any]:
         [sys.executable, "-m", "controller", "--fabric", "/run/fabric.json", "--policy", "ecmp"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_for(lambda: sh("ss -Hltn sport = :6653"), 15)
+    wait_for(lambda: sh("ss -Hltn sport = :6653"), 15, "the controller")
     Path("/run/commands").write_text(COMMANDS)
     seen = _mn("--topo", TOPO, "--controller", "remote", "--test", "pingall", "--post", "/run/commands")
     seen["left"] = sh("ls /run/netns; ip -br link | grep -- '-eth' || true; ovs-vsctl list-br")
