@@ -288,7 +288,7 @@ class Emulation:
 
         def drops(host: str) -> dict[str, int]:
             mine = {port.intf for port in self.fabric.ports_of(host)}
-            return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
+            return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
 
         found = namespaces.each(((h.name, h.name) for h in self.fabric.hosts), drops)
         return {intf: n for host in found for intf, n in host.items()}
@@ -296,7 +296,7 @@ class Emulation:
     def switch_drops(self) -> dict[str, int]:
         """The same for the switches' ports: what a full queue of the fabric dropped."""
         mine = {port.intf for port in self._switch_ports()}
-        return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
+        return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
 
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""

@@ -27,13 +27,8 @@ _PACKAGE = "install the package openvswitch-switch"
 class Daemons:
     """A running pair, children of this process in a session of their own (Ctrl-C at the terminal does not reach them)."""
 
-    run_dir: Path
     database: "subprocess.Popen[bytes]"
     switch: "subprocess.Popen[bytes]"
-
-    @property
-    def database_pid(self) -> int:
-        return self.database.pid
 
     @property
     def switch_pid(self) -> int:
@@ -75,7 +70,7 @@ def start_daemons(run_dir: Path = RUN_DIR) -> Daemons:
         db.transact({"op": "insert", "table": "Open_vSwitch", "row": {}})
     switch = _spawn(run_dir, "ovs-vswitchd", f"unix:{socket_path(run_dir)}")
     _wait_for_file(run_dir, switch, run_dir / f"ovs-vswitchd.{switch.pid}.ctl")
-    return Daemons(run_dir, database, switch)
+    return Daemons(database, switch)
 
 
 def raise_open_file_limit() -> int:

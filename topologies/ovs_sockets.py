@@ -5,7 +5,6 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from topologies import syscalls
@@ -28,11 +27,11 @@ def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, run_d
     """
     _send_one_frame(run_dir / f"{bridge}.mgmt", port)
     n_send = n_receive = 0
-    for row, sock in packet_sockets(pid):
+    for sends, sock in packet_sockets(pid):
         sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
-        n_send += row.sends
-        n_receive += not row.sends
+        n_send += sends
+        n_receive += not sends
     if (n_send, n_receive) != (1, n_ports):
         raise EmulationError(
             f"ovs-vswitchd has {n_send} send and {n_receive} receive sockets where 1 and {n_ports} were expected: "
@@ -43,40 +42,33 @@ def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, run_d
 def datapath_drops(pid: int) -> int:
     """Frames that the receive sockets dropped since the last call: reading PACKET_STATISTICS resets it."""
     drops = 0
-    for row, sock in packet_sockets(pid):
-        if not row.sends:
+    for sends, sock in packet_sockets(pid):
+        if not sends:
             drops += struct.unpack("=II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
     return drops
 
 
-@dataclass(frozen=True)
-class PacketRow:
-    """A line of /proc/net/packet. The socket that only sends is bound to protocol 0 and no interface."""
-
-    inode: str
-    sends: bool
-
-
-def packet_sockets(pid: int) -> Iterator[tuple[PacketRow, socket.socket]]:
-    """Every packet socket of the process, borrowed with pidfd_getfd for the length of one step."""
-    rows = _packet_rows()
+def packet_sockets(pid: int) -> Iterator[tuple[bool, socket.socket]]:
+    """Every packet socket of the process, and whether it is the one that sends: borrowed for the length of one step."""
+    sends = _packet_sockets_that_send()
     pidfd = os.pidfd_open(pid)
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
-            row = rows.get(_link_target(f"/proc/{pid}/fd/{fd}"))
-            if row is not None:
+            name = _link_target(f"/proc/{pid}/fd/{fd}")
+            if name in sends:
                 with socket.socket(fileno=_borrow(pidfd, int(fd))) as sock:
-                    yield row, sock
+                    yield sends[name], sock
     finally:
         os.close(pidfd)
 
 
-def _packet_rows() -> dict[str, PacketRow]:
-    rows = {}
+def _packet_sockets_that_send() -> dict[str, bool]:
+    """All of the namespace, by name ('socket:[4711]'). The one that only sends has protocol 0 and no interface."""
+    sends = {}
     for line in Path("/proc/net/packet").read_text().splitlines()[1:]:
         _, _, _, protocol, interface, *_, inode = line.split()
-        rows[f"socket:[{inode}]"] = PacketRow(inode, (protocol, interface) == ("0000", "0"))
-    return rows
+        sends[f"socket:[{inode}]"] = (protocol, interface) == ("0000", "0")
+    return sends
 
 
 def _link_target(path: str) -> str:
