@@ -18,7 +18,7 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
-from topologies.openvswitch import datapath_drops
+from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay

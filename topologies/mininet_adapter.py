@@ -23,7 +23,7 @@ from topologies.errors import EmulationError
 from topologies.fabric import Fabric, Link
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
 from topologies.netlink import Counters
-from topologies.openvswitch import RUN_DIR
+from topologies.ovs_daemons import RUN_DIR
 from topologies.shaping import Finding
 
 _CONNECT_DEADLINE_S = 30.0

@@ -14,8 +14,9 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 
-from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh, wait_for
-from topologies import openvswitch
+from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from tests.emulation.waiting import wait_for
+from topologies import ovs_daemons
 from topologies.fabric import Fabric
 from topologies.mininet_adapter import FabricNet
 from topologies.spine_leaf import SpineLeaf
@@ -33,7 +34,7 @@ def fabric(rate_mbps: float = RATE_MBPS) -> Fabric:
 def network(**options: Any) -> Iterator[FabricNet]:
     """A started network with rules and without a controller."""
     made = fabric()
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(made, controllers=(), **options)
     net.start()
     try:
@@ -117,7 +118,9 @@ def _stray_arp() -> dict[str, int]:
         f"[s.send(bytes.fromhex('{request}')) for _ in range(3)]"
     )
     sh(f'python3 -c "{script}"', "h1")
-    wait_for(lambda: "n_packets=0" not in sh("ovs-ofctl -O OpenFlow13 dump-ports leaf1 leaf1-eth1"), 2)
+    wait_for(
+        lambda: "n_packets=0" not in sh("ovs-ofctl -O OpenFlow13 dump-ports leaf1 leaf1-eth1"), 2, "frames at leaf1"
+    )
     time.sleep(0.3)
     after = sent()
     return {intf: n - before[intf] for intf, n in after.items() if n != before[intf]}
@@ -126,7 +129,7 @@ def _stray_arp() -> dict[str, int]:
 def _one_flow(net: FabricNet) -> dict[str, Any]:
     """iperf3 from h1 to h4: three switches on the way."""
     server = net.get("h4").popen("iperf3 -s -1")
-    wait_for(lambda: sh("ss -Hltn sport = :5201", "h4"), 5)
+    wait_for(lambda: sh("ss -Hltn sport = :5201", "h4"), 5, "iperf3's server")
     out, _, _ = net.get("h1").pexec(f"iperf3 -c {net.get('h4').IP()} -t 3 -O 1 -J")
     server.wait(10)
     end = json.loads(out)["end"]
@@ -419,7 +422,7 @@ def _large() -> dict[str, Any]:
     """512 hosts, 48 switches, 1024 links."""
     made = SpineLeaf(spines=16, leaves=32, hosts_per_leaf=16).build().with_links(rate_mbps=10)
     start = time.monotonic()
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(made, controllers=())
     net.start()
     up_s = time.monotonic() - start

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulation.commands import Started, fabric, inside, of_lab, sizes, started, wait_for
+from tests.emulation.commands import Started, fabric, inside, of_lab, sizes, started
 from tests.emulation.test_run import rows
+from tests.emulation.waiting import wait_for
 
 FABRIC = fabric(spines=2, hosts_per_leaf=2)
 # Ten iterations of 0.3 s; the fault comes after the second.

@@ -13,17 +13,8 @@ import pytest
 
 from lab.rows import ITERATION_COLUMNS
 from tests.emulation.commands import Done, fabric, host_state, run_topo, sizes
+from tests.results_folder import COLUMNS, FILES
 
-# The design's names, in its order: what people's scripts read.
-COLUMNS = [
-    "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
-    "time_dilation", "seed", "size_bytes", "emulated_bytes", "iterations", "time_s", "emulated_s", "time_p50_s", "time_p95_s",
-    "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
-    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason",
-]  # fmt: skip
-FILES = {
-    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
-}  # fmt: skip
 # What a loaded machine may do to a row, and nothing else.
 LOAD = (
     "CPU", "core", "stood still", "late by", "for the switch thread", "predicted time", "hypervisor", "quantised", "sent again",

@@ -15,19 +15,11 @@ import pytest
 from lab import report, results
 from lab.errors import LabError
 from lab.rows import IterationRecord, LinkSamples, LinkTotal
+from tests.results_folder import COLUMNS, FILES
 from tests.unit.lab_samples import record, row
 from topologies import Fabric, topology
 from topologies.describe import describe
 
-COLUMNS = [
-    "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
-    "time_dilation", "seed", "size_bytes", "emulated_bytes", "iterations", "time_s", "emulated_s", "time_p50_s", "time_p95_s",
-    "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
-    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason",
-]  # fmt: skip
-FILES = {
-    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
-}  # fmt: skip
 NOW = datetime(2026, 1, 5, 10, 11, 12, tzinfo=timezone.utc)
 
 
