@@ -99,7 +99,7 @@ class RowMeasurement:
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
             values.fill(buffer, self._e.collective, rank, len(buffers))
-        return replay.run(buffers)
+        return replay.run(buffers, lifeline=self._lab.daemons.switch_pidfd)
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)

@@ -25,10 +25,14 @@ _PACKAGE = "install the package openvswitch-switch"
 
 @dataclass(frozen=True)
 class Daemons:
-    """A running pair, children of this process in a session of their own (Ctrl-C at the terminal does not reach them)."""
+    """A running pair, children of this process in a session of their own (Ctrl-C at the terminal does not reach them).
+
+    switch_pidfd: becomes readable when the switch ends, however it ends (pidfd_open(2)).
+    """
 
     database: "subprocess.Popen[bytes]"
     switch: "subprocess.Popen[bytes]"
+    switch_pidfd: int
 
     @property
     def switch_pid(self) -> int:
@@ -47,6 +51,7 @@ class Daemons:
         for process in (self.switch, self.database):
             process.kill()
             process.wait()
+        os.close(self.switch_pidfd)
         with ThreadPoolExecutor(_CLOSING_THREADS) as pool:
             pool.map(os.close, sockets)
 
@@ -70,7 +75,7 @@ def start_daemons(run_dir: Path = RUN_DIR) -> Daemons:
         db.transact({"op": "insert", "table": "Open_vSwitch", "row": {}})
     switch = _spawn(run_dir, "ovs-vswitchd", f"unix:{socket_path(run_dir)}")
     _wait_for_file(run_dir, switch, run_dir / f"ovs-vswitchd.{switch.pid}.ctl")
-    return Daemons(database, switch)
+    return Daemons(database, switch, os.pidfd_open(switch.pid))
 
 
 def raise_open_file_limit() -> int:

@@ -132,6 +132,18 @@ def test_json_and_out(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+def test_a_full_disk_is_one_line_and_the_rows_stay_on_the_terminal(tmp_path: Path) -> None:
+    """16 KiB hold some of the files only."""
+    (tmp_path / "out").mkdir()
+    small = ("unshare", "--mount", "bash", "-c", 'mount -t tmpfs -o size=16k tmpfs out && "$@"', "bash")
+    done = run_topo(*fabric(), *sizes("64K"), "--out", "out", cwd=tmp_path, under=small)
+    assert done.status == 3
+    said = [line for line in done.err.splitlines() if not line.startswith("[")]
+    reason = f"results cannot be written to '{tmp_path}/out': No space left on device: use --out DIR"
+    assert said == [f"run_topo.py: failed and cleaned up: {reason}"]
+    assert len([line for line in done.out.splitlines() if line and not line.startswith("#")]) == 1
+
+
 RUNS: dict[str, tuple[tuple[str, ...], int, int]] = {
     # name: (options, ranks, mtu)
     "two ranks, one spine": (fabric(), 2, 9000),
