@@ -41,15 +41,20 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Cumulative: frames dropped by each link's queue, frames lost inside the switch (since last asked), segments resent."""
+    """Cumulative: frames dropped by each link's queue and by the kernel behind it, frames lost inside the switch (since last
+    asked), segments resent."""
 
     queues: dict[str, int]
+    backlogs: dict[str, int]
     datapath: int
     resent: int
 
     def since(self, before: "_Losses") -> "_Losses":
-        queues = {intf: n - before.queues.get(intf, 0) for intf, n in self.queues.items()}
-        return _Losses(queues, self.datapath, self.resent - before.resent)
+        queues, backlogs = (
+            {intf: n - old.get(intf, 0) for intf, n in new.items()}
+            for new, old in ((self.queues, before.queues), (self.backlogs, before.backlogs))
+        )
+        return _Losses(queues, backlogs, self.datapath, self.resent - before.resent)
 
 
 class RowMeasurement:
@@ -127,6 +132,7 @@ class RowMeasurement:
     def _losses(self) -> _Losses:
         return _Losses(
             {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
+            self._lab.net.backlog_drops(),
             datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
             self._transport.counters().retransmits,
         )
@@ -158,6 +164,7 @@ class RowMeasurement:
             retransmits=losses.resent,
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
+            lost_outside=losses.backlogs,
             datapath_drops=losses.datapath,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds

@@ -298,6 +298,17 @@ class Emulation:
         mine = {port.intf for port in self._switch_ports()}
         return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
 
+    def backlog_drops(self) -> dict[str, int]:
+        """Frames that left an interface and that the far end did not take (its receive backlog was full, its MTU too
+        small): interface -> frames. No queue of the fabric lost them."""
+
+        def drops() -> dict[str, int]:
+            return {intf: counters.tx_dropped for intf, counters in netlink.link_counters().items()}
+
+        mine = {port.intf for link in self.fabric.links for port in link.ports}
+        found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
+        return {intf: n for here in found for intf, n in here.items() if intf in mine}
+
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
 

@@ -135,6 +135,9 @@ class FabricNet(WorkingIperf):
     def switch_drops(self) -> dict[str, int]:
         return self.emulation.switch_drops()
 
+    def backlog_drops(self) -> dict[str, int]:
+        return self.emulation.backlog_drops()
+
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         self.emulation.set_link_rate(link, rate_mbps)
 

@@ -288,6 +288,7 @@ def _change() -> dict[str, Any]:
         seen["up"] = sh("ip addr show dev h1-eth0; ip route; ip neigh; tc qdisc show dev h1-eth0", "h1")
         seen["lost"] = sh(f"ping -c 3 -i 0.1 -W 1 -q {net.get('h4').IP()}", "h1")
         seen["port_drops"] = _overflow(net)
+        seen["behind"] = _too_long(net)
         seen["prompt"] = _prompt(net)
         net.stop()
         seen["left"] = sh("ls /run/netns; ip -br link | grep -- '-eth' || true; ovs-vsctl list-br")
@@ -312,6 +313,17 @@ def _overflow(net: FabricNet) -> dict[str, Any]:
     dropped = re.search(r"htb 5: .*\n Sent .*\(dropped (\d+)", sh("tc -s qdisc show dev h2-eth0", "h2"))
     assert dropped
     return {"tc": int(dropped[1]), "ours": net.host_drops()["h2-eth0"]}
+
+
+def _too_long(net: FabricNet) -> list[int]:
+    """Five frames that leave the switch and that h4's interface is too narrow to take; before, none."""
+    before = net.backlog_drops()
+    sh("ip link set dev h4-eth0 mtu 1500", "h4")
+    sh(f"ping -c 5 -i 0.1 -W 0.2 -s 8000 -q {net.get('h4').IP()} || true", "h2")
+    sh("ip link set dev h4-eth0 mtu 9000", "h4")
+    after = net.backlog_drops()
+    egress = net.fabric.peer(net.fabric.scale_out_port("h4"))
+    return [sum(before.values()), after[egress.intf], sum(after.values())]
 
 
 def _prompt(net: FabricNet) -> str:
@@ -365,6 +377,10 @@ def test_a_hosts_link_comes_back_as_it_was(changed: dict[str, Any]) -> None:
     assert "lladdr 02:fa:b0:00:00:fe PERMANENT" in changed["up"]
     assert "htb 5: root" in changed["up"]
     assert " 3 received" in changed["lost"]
+
+
+def test_frames_lost_behind_an_interface_are_counted(changed: dict[str, Any]) -> None:
+    assert changed["behind"] == [0, 5, 5]
 
 
 def test_drops_of_a_hosts_queue_are_counted(changed: dict[str, Any]) -> None:
