@@ -258,14 +258,15 @@ def tier_text(fabric: Fabric, width: int = 76) -> str:
     """The tiers from the top, with the cables between and within them."""
     tier = tiers(fabric)
     between = Counter(tuple(sorted((tier[link.a.node], tier[link.b.node]))) for link in scale_out_links(fabric))
+    levels = [(fabric.node(names[0]).role if names else "", names) for names in rows(fabric)]
+    margin = max(len(role) for role, _ in levels)
     lines: list[str] = []
-    for level, names in reversed(list(enumerate(rows(fabric)))):
-        role = fabric.node(names[0]).role if names else ""
-        lines.append(f"  {role:<8} {_names(names, width, brackets=level > 0)}")
+    for level, (role, names) in reversed(list(enumerate(levels))):
+        lines.append(f"  {role:<{margin}} {_names(names, width, brackets=level > 0)}")
         if between[level, level]:
-            lines.append(f"  {'':<8} {between[level, level]} cables among them")
+            lines.append(f"  {'':<{margin}} {between[level, level]} cables among them")
         if level:
-            lines.append(f"  {'':<8}   |  {between[level - 1, level]} cables")
+            lines.append(f"  {'':<{margin}}   |  {between[level - 1, level]} cables")
     return "\n".join(lines)
 
 
