@@ -4,6 +4,7 @@ Hierarchical, because switches match on prefixes: the hosts of one leaf share on
 """
 
 from ipaddress import IPv4Network
+from itertools import islice
 
 from topologies.errors import TopologyError
 from topologies.fabric import Fabric
@@ -11,6 +12,8 @@ from topologies.fabric import Fabric
 FABRIC_NETWORK = IPv4Network("198.18.0.0/15")
 # The last address is the virtual gateway's (198.19.255.254); the blocks below never reach it.
 _CAPACITY = 2**16 + 2**15
+# Scale-up interfaces have the blocks behind, but for the last one, which is the gateway's.
+_SCALE_UP_NETWORK = IPv4Network("198.19.128.0/17")
 
 
 def leaf_prefixes(leaves: int, hosts_per_leaf: int) -> tuple[IPv4Network, ...]:
@@ -51,6 +54,18 @@ def _covering(a: IPv4Network, b: IPv4Network) -> IPv4Network:
     while not b.subnet_of(a):
         a = a.supernet()
     return a
+
+
+def scale_up_prefixes(domains: int, accelerators: int) -> tuple[IPv4Network, ...]:
+    """One prefix per HB domain for the scale-up interfaces of its accelerators, sized as in `leaf_prefixes`."""
+    length = 32 - max(accelerators, 1).bit_length()
+    most = 2 ** (length - _SCALE_UP_NETWORK.prefixlen) - 1
+    if domains > most:
+        raise TopologyError(
+            f"{domains} HB domains of {accelerators} accelerators are more than the {max(most, 0)} that "
+            f"{_SCALE_UP_NETWORK} has addresses for: use fewer servers"
+        )
+    return tuple(islice(_SCALE_UP_NETWORK.subnets(new_prefix=length), domains))
 
 
 def host_ip(prefix: IPv4Network, i: int) -> str:

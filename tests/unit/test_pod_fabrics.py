@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement
 import networkx as nx
 import pytest
 
+from tests.unit.cuts import max_flow_links
 from topologies import TopologyError, topology
 from topologies.conformance import check_topology
 from topologies.describe import describe
@@ -111,7 +112,7 @@ def test_each_tier_of_a_three_tier_has_its_own_ratio(access: int, aggregation: i
 def test_bisection_is_the_least_max_flow_over_all_even_splits(spec: str) -> None:
     t = topology(spec)
     fabric = t.build()
-    assert min(_max_flow(fabric, half) for half in _even_splits(fabric)) == t.closed_form().bisection_links
+    assert min(max_flow_links(fabric, half) for half in _even_splits(fabric)) == t.closed_form().bisection_links
 
 
 def _even_splits(fabric: Fabric) -> Iterator[list[str]]:
@@ -130,18 +131,6 @@ def _even_splits(fabric: Fabric) -> Iterator[list[str]]:
                 for hosts, n in zip(pod, ns, strict=True)
                 for h in hosts[:n]
             ]
-
-
-def _max_flow(fabric: Fabric, sources: list[str]) -> float:
-    """Links' worth between the sources and the other hosts."""
-    graph = nx.DiGraph()
-    for link in fabric.links:
-        for a, b in ((link.a.node, link.b.node), (link.b.node, link.a.node)):
-            before = graph.edges[a, b]["capacity"] if graph.has_edge(a, b) else 0
-            graph.add_edge(a, b, capacity=before + 1)
-    for host in fabric.hosts:
-        graph.add_edge(*(("from", host.name) if host.name in sources else (host.name, "to")))
-    return float(nx.maximum_flow_value(graph, "from", "to"))
 
 
 def _graph(fabric: Fabric) -> "nx.Graph[str]":
