@@ -192,10 +192,9 @@ class RowMeasurement:
         balance = kpis.balance(kpis.parallel_uplinks(self._lab.fabric), counted, at_least=size.emulated_bytes / 10)
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
-        # A host's own NIC queue.
-        at_hosts = sum(
-            losses.queues.get(self._lab.fabric.scale_out_port(h.name).intf, 0) for h in self._lab.fabric.hosts
-        )
+        # The queues of the hosts' own interfaces.
+        fabric = self._lab.fabric
+        at_hosts = sum(losses.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,

@@ -8,11 +8,21 @@ from typing import Any
 
 from topologies.errors import Refused, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.fat_tree import FatTree
+from topologies.rail_only import RailOnly
+from topologies.rail_optimised import RailOptimised
 from topologies.spine_leaf import SpineLeaf
+from topologies.superpod import SuperPod
+from topologies.three_tier import ThreeTier
 from topologies.topology import ClosedForm, Topology, parse_topology
 
 TOPOLOGIES: dict[str, type[Any]] = {
     "spine-leaf": SpineLeaf,
+    "three-tier": ThreeTier,
+    "fat-tree": FatTree,
+    "rail-optimised": RailOptimised,
+    "rail-only": RailOnly,
+    "superpod": SuperPod,
 }
 
 

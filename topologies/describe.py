@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
 from topologies.shaping import OCS_ROLE
-from topologies.tiers import rows, scale_out_links, tiers
+from topologies.tiers import hb_domains, network_switches, rows, scale_out_links, scale_up_switches, tiers
 from topologies.topology import ClosedForm, Topology
 from topologies.units import format_rate
 
@@ -47,18 +47,25 @@ def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrice
     """Plain data: the keys of `describe --json`, with the whole fabric under 'graph'.
 
     bisection_gbps comes from the topology's closed form, oversubscription and the rest from the graph; diameter and
-    mean_path count links between switches. A figure that does not exist is None.
+    mean_path count links between switches. Switches, their ports, transceivers, cost and power are the network's; what is
+    inside the servers is counted apart: scale-up switches, HB domains and the accelerators of the largest. A figure that
+    does not exist is None.
     """
     network = scale_out_links(fabric)
+    inside = scale_up_switches(fabric)
+    domains = hb_domains(fabric)
     distances = Distances(fabric)
     bisection_gbps = _bisection_gbps(fabric, _closed_form(fabric, topology))
     return {
         "fabric": fabric.name,
         "parameters": dict(fabric.parameters),
         "hosts": len(fabric.hosts),
-        "switches": len(fabric.switches),
+        "switches": len(fabric.switches) - len(inside),
         "links": dict(Counter(link.kind for link in fabric.links)),
-        "ports": dict(Counter(fabric.node(p.node).role for link in fabric.links for p in link.ports)),
+        "ports": dict(Counter(fabric.node(p.node).role for link in network for p in link.ports)),
+        "scale_up_switches": len(inside),
+        "hb_domains": len(domains),
+        "hb_domain_size": max(map(len, domains), default=None),
         "diameter": distances.diameter,
         "mean_path": distances.mean_path,
         "bisection_gbps": bisection_gbps,
@@ -83,7 +90,8 @@ def _closed_form(fabric: Fabric, topology: Topology | None) -> ClosedForm | None
 
 
 def _bisection_gbps(fabric: Fabric, closed: ClosedForm | None) -> float | None:
-    return closed.bisection_links * host_rate_mbps(fabric) / 1e3 if closed is not None and fabric.hosts else None
+    links = closed.bisection_links if closed is not None else None
+    return links * host_rate_mbps(fabric) / 1e3 if links is not None and fabric.hosts else None
 
 
 def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | None:
@@ -132,7 +140,7 @@ class Distances:
         return found
 
     def _measure(self, fabric: Fabric) -> None:
-        place = {switch.name: i for i, switch in enumerate(fabric.switches)}
+        place = {switch.name: i for i, switch in enumerate(network_switches(fabric))}
         cables = np.zeros((len(place), len(place)))
         for link in scale_out_links(fabric):
             if link.a.node in place and link.b.node in place:
@@ -230,15 +238,16 @@ def describe_text(description: Mapping[str, Any]) -> str:
     """What `describe` gave, to read: figures, then the tiers."""
     d, fabric = description, Fabric.from_dict(description)
     parameters = ", ".join(f"{k}={v}" for k, v in d["parameters"].items())
-    roles = ", ".join(f"{n} {role}" for role, n in Counter(s.role for s in fabric.switches).items())
+    roles = ", ".join(f"{n} {role}" for role, n in Counter(s.role for s in network_switches(fabric)).items())
     lines = [
         ("hosts", str(d["hosts"])),
         ("switches", f"{d['switches']} ({roles})"),
         ("links", ", ".join(f"{n} {kind}" for kind, n in d["links"].items())),
         ("switch ports", ", ".join(f"{n} {role}" for role, n in d["ports"].items() if role != "host")),
-        ("diameter", f"{_or_none(d['diameter'])} links between switches, mean {_or_none(d['mean_path'])}"),
-        ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_or_none(d['oversubscription'])}:1"),
-        ("path diversity", f"{_or_none(d['path_diversity'])} equal-cost paths between the farthest hosts"),
+        *_hb_lines(d, fabric),
+        ("diameter", _unless_none(d["diameter"], f"{{}} links between switches, mean {_or_none(d['mean_path'])}")),
+        ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_unless_none(d['oversubscription'], '{}:1')}"),
+        ("path diversity", _unless_none(d["path_diversity"], "{} equal-cost paths between the farthest hosts")),
         ("transceivers", str(d["transceivers"])),
         ("cost", f"about ${d['cost']:,}, {d['power_w'] / 1e3:,.1f} kW (round unit prices, see topologies/describe.py)"),
     ]
@@ -246,8 +255,20 @@ def describe_text(description: Mapping[str, Any]) -> str:
     return f"{d['fabric']}: {parameters}\n\n{figures}\n\n{tier_text(fabric)}\n"
 
 
+def _hb_lines(d: Mapping[str, Any], fabric: Fabric) -> list[tuple[str, str]]:
+    if not d["hb_domains"]:
+        return []
+    rate = format_rate(max(link.rate_mbps for link in fabric.links if link.kind == "scale-up"))
+    what = f"{d['hb_domains']} of {d['hb_domain_size']} accelerators, {d['scale_up_switches']} scale-up switches"
+    return [("HB domains", f"{what}, {d['links']['scale-up']} links of {rate}/s, not in the figures below")]
+
+
 def _or_none(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+def _unless_none(value: float | None, text: str) -> str:
+    return "-" if value is None else text.format(_or_none(value))
 
 
 def _gbps(value: float | None) -> str:
@@ -258,14 +279,15 @@ def tier_text(fabric: Fabric, width: int = 76) -> str:
     """The tiers from the top, with the cables between and within them."""
     tier = tiers(fabric)
     between = Counter(tuple(sorted((tier[link.a.node], tier[link.b.node]))) for link in scale_out_links(fabric))
+    levels = [(fabric.node(names[0]).role if names else "", names) for names in rows(fabric)]
+    margin = max(len(role) for role, _ in levels)
     lines: list[str] = []
-    for level, names in reversed(list(enumerate(rows(fabric)))):
-        role = fabric.node(names[0]).role if names else ""
-        lines.append(f"  {role:<8} {_names(names, width, brackets=level > 0)}")
+    for level, (role, names) in reversed(list(enumerate(levels))):
+        lines.append(f"  {role:<{margin}} {_names(names, width, brackets=level > 0)}")
         if between[level, level]:
-            lines.append(f"  {'':<8} {between[level, level]} cables among them")
+            lines.append(f"  {'':<{margin}} {between[level, level]} cables among them")
         if level:
-            lines.append(f"  {'':<8}   |  {between[level - 1, level]} cables")
+            lines.append(f"  {'':<{margin}}   |  {between[level - 1, level]} cables")
     return "\n".join(lines)
 
 

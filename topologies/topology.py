@@ -16,14 +16,17 @@ from topologies.fabric import Fabric
 @dataclass(frozen=True)
 class ClosedForm:
     """Counts by formula, which the built graph must equal. `bisection_links` counts links of the host rate across the
-    worst even split; `path_diversity` equal-cost paths between the farthest hosts."""
+    worst even split; `path_diversity` equal-cost paths between the farthest hosts. These are of the network; what is inside
+    the servers is counted apart. None: there is no such figure, or no formula for it."""
 
     hosts: int
     switches: int
     links: int
-    diameter: int
-    bisection_links: float
-    path_diversity: int
+    diameter: int | None
+    bisection_links: float | None
+    path_diversity: int | None
+    scale_up_switches: int = 0
+    scale_up_links: int = 0
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from topologies.builder import FabricBuilder
 from topologies.conformance import check_topology
 from topologies.describe import Distances, describe, describe_text, host_rate_mbps
 from topologies.drawing import colour, svg
+from topologies.tiers import scale_out_links
 from topologies.topology import ClosedForm
 
 
@@ -164,7 +165,7 @@ def test_large_drawings_condense_hosts() -> None:
 
 def _max_flow(fabric: Fabric, sources: list[str], sinks: list[str]) -> float:
     graph = nx.DiGraph()
-    for link in fabric.links:
+    for link in scale_out_links(fabric):
         for a, b in ((link.a.node, link.b.node), (link.b.node, link.a.node)):
             before = graph.edges[a, b]["capacity"] if graph.has_edge(a, b) else 0.0
             graph.add_edge(a, b, capacity=before + link.rate_mbps)
