@@ -6,12 +6,14 @@ command line, the help, stock Mininet's `--topo` and the registry-wide tests pic
 
 from typing import Any
 
+from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
 from topologies.spine_leaf import SpineLeaf
 from topologies.topology import ClosedForm, Topology, parse_topology
 
 TOPOLOGIES: dict[str, type[Any]] = {
+    "dragonfly": Dragonfly,
     "spine-leaf": SpineLeaf,
 }
 

@@ -16,14 +16,14 @@ from topologies.fabric import Fabric
 @dataclass(frozen=True)
 class ClosedForm:
     """Counts by formula, which the built graph must equal. `bisection_links` counts links of the host rate across the
-    worst even split; `path_diversity` equal-cost paths between the farthest hosts."""
+    worst even split; `path_diversity` equal-cost paths between the farthest hosts. None: there is no formula."""
 
     hosts: int
     switches: int
     links: int
-    diameter: int
+    diameter: int | None
     bisection_links: float
-    path_diversity: int
+    path_diversity: int | None
 
 
 @runtime_checkable
