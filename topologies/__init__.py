@@ -6,6 +6,7 @@ command line, the help, stock Mininet's `--topo` and the registry-wide tests pic
 
 from typing import Any
 
+from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
 from topologies.fat_tree import FatTree
@@ -17,6 +18,7 @@ from topologies.three_tier import ThreeTier
 from topologies.topology import ClosedForm, Topology, parse_topology
 
 TOPOLOGIES: dict[str, type[Any]] = {
+    "dragonfly": Dragonfly,
     "spine-leaf": SpineLeaf,
     "three-tier": ThreeTier,
     "fat-tree": FatTree,
