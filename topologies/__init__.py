@@ -9,12 +9,20 @@ from typing import Any
 from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.multi_dc import MultiDc
+from topologies.ocs_dragonfly import OcsDragonfly
+from topologies.ocs_leaf import OcsLeaf
 from topologies.spine_leaf import SpineLeaf
 from topologies.topology import ClosedForm, Topology, parse_topology
+from topologies.torus import Torus
 
 TOPOLOGIES: dict[str, type[Any]] = {
     "dragonfly": Dragonfly,
+    "multi-dc": MultiDc,
+    "ocs-dragonfly": OcsDragonfly,
+    "ocs-leaf": OcsLeaf,
     "spine-leaf": SpineLeaf,
+    "torus": Torus,
 }
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
 from topologies.shaping import OCS_ROLE
-from topologies.tiers import rows, scale_out_links, tiers
+from topologies.tiers import packet_links, rows, scale_out_links, tiers
 from topologies.topology import ClosedForm, Topology
 from topologies.units import format_rate
 
@@ -47,7 +47,8 @@ def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrice
     """Plain data: the keys of `describe --json`, with the whole fabric under 'graph'.
 
     bisection_gbps comes from the topology's closed form, oversubscription and the rest from the graph; diameter and
-    mean_path count links between switches. A figure that does not exist is None.
+    mean_path count links between switches. All of them are of the packet network: circuits are paths only once they are
+    set. A figure that does not exist is None.
     """
     network = scale_out_links(fabric)
     distances = Distances(fabric)
@@ -90,13 +91,15 @@ def _bisection_gbps(fabric: Fabric, closed: ClosedForm | None) -> float | None:
 
 def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | None:
     """What hosts can send over what the network carries, at the narrowest height: the product of down / up capacity over
-    the tiers. A fabric without tiers: half of the hosts over the bisection."""
+    the tiers of packet switches. A fabric without tiers, where not every switch of one leads up: half of the hosts over
+    the bisection."""
     tier = tiers(fabric)
     narrowest, so_far = 0.0, 1.0
     for names in rows(fabric)[1:]:
-        ratios = [down / up for down, up in (_capacity(fabric, tier, name) for name in names) if up]
-        if not ratios:
+        capacities = [_capacity(fabric, tier, name) for name in names if not _is_ocs(fabric, name)]
+        if not capacities or not all(up for _, up in capacities):
             break
+        ratios = [down / up for down, up in capacities]
         so_far *= max(ratios)
         narrowest = max(narrowest, so_far)
     if narrowest:
@@ -110,6 +113,8 @@ def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float,
     """(towards the hosts, away from them), Mbit/s."""
     down = up = 0.0
     for _, far, link in fabric.neighbours(switch):
+        if link.kind == "circuit":
+            continue
         step = tier.get(far.node, tier[switch]) - tier[switch]
         down += link.rate_mbps if step < 0 else 0.0
         up += link.rate_mbps if step > 0 else 0.0
@@ -136,7 +141,7 @@ class Distances:
     def _measure(self, fabric: Fabric) -> None:
         place = {switch.name: i for i, switch in enumerate(fabric.switches)}
         cables = np.zeros((len(place), len(place)))
-        for link in scale_out_links(fabric):
+        for link in packet_links(fabric):
             if link.a.node in place and link.b.node in place:
                 cables[place[link.a.node], place[link.b.node]] += 1
                 cables[place[link.b.node], place[link.a.node]] += 1
@@ -238,6 +243,7 @@ def describe_text(description: Mapping[str, Any]) -> str:
         ("switches", f"{d['switches']} ({roles})"),
         ("links", ", ".join(f"{n} {kind}" for kind, n in d["links"].items())),
         ("switch ports", ", ".join(f"{n} {role}" for role, n in d["ports"].items() if role != "host")),
+        *_circuit_lines(fabric),
         ("diameter", f"{_or_none(d['diameter'])} links between switches, mean {_or_none(d['mean_path'])}"),
         ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_or_none(d['oversubscription'])}:1"),
         ("path diversity", f"{_or_none(d['path_diversity'])} equal-cost paths between the farthest hosts"),
@@ -246,6 +252,12 @@ def describe_text(description: Mapping[str, Any]) -> str:
     ]
     figures = "\n".join(f"  {name:<15} {value}" for name, value in lines)
     return f"{d['fabric']}: {parameters}\n\n{figures}\n\n{tier_text(fabric)}\n"
+
+
+def _circuit_lines(fabric: Fabric) -> list[tuple[str, str]]:
+    """How many circuits the optical switches can hold, each of two of one switch's ports."""
+    most = sum(len(fabric.links_at(s.name)) // 2 for s in fabric.switches if _is_ocs(fabric, s.name))
+    return [("circuits", f"up to {most}, set at run time; without them:")] if most else []
 
 
 def _or_none(value: float | None) -> str:

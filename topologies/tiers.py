@@ -8,6 +8,11 @@ def scale_out_links(fabric: Fabric) -> tuple[Link, ...]:
     return tuple(link for link in fabric.links if link.kind != "scale-up")
 
 
+def packet_links(fabric: Fabric) -> tuple[Link, ...]:
+    """Those of the network that carry packets whenever they are up: a circuit leads nowhere until it is set."""
+    return tuple(link for link in scale_out_links(fabric) if link.kind != "circuit")
+
+
 def tiers(fabric: Fabric) -> dict[str, int]:
     """node -> links to the nearest host: hosts 0, their switches 1, the next 2. A node that no scale-out link joins to a
     host is left out."""
