@@ -3,6 +3,8 @@
 Hierarchical, because switches match on prefixes: the hosts of one leaf share one prefix.
 """
 
+from collections.abc import Iterable
+from functools import reduce
 from ipaddress import IPv4Network
 from itertools import islice
 
@@ -66,6 +68,26 @@ def scale_up_prefixes(domains: int, accelerators: int) -> tuple[IPv4Network, ...
             f"{_SCALE_UP_NETWORK} has addresses for: use fewer servers"
         )
     return tuple(islice(_SCALE_UP_NETWORK.subnets(new_prefix=length), domains))
+
+
+def stride(prefixes: Iterable[str], copies: int) -> int:
+    """Addresses from one copy of a fabric to the next: the size of the smallest network that covers its prefixes."""
+    cover = reduce(_covering, map(IPv4Network, prefixes))
+    first = int(cover.network_address) - int(FABRIC_NETWORK.network_address)
+    size = cover.num_addresses
+    if first < _CAPACITY < first + copies * size:
+        raise TopologyError(
+            f"{copies} sites of {size} addresses each need {copies * size}, {FABRIC_NETWORK} gives {_CAPACITY}: "
+            f"use fewer hosts"
+        )
+    return size
+
+
+def shifted(address: str, n: int) -> str:
+    """An address or a prefix, n addresses further on."""
+    network = IPv4Network(address)
+    moved = IPv4Network((int(network.network_address) + n, network.prefixlen))
+    return str(moved) if "/" in address else str(moved.network_address)
 
 
 def host_ip(prefix: IPv4Network, i: int) -> str:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
 from topologies.shaping import OCS_ROLE
-from topologies.tiers import hb_domains, network_switches, rows, scale_out_links, scale_up_switches, tiers
+from topologies.tiers import (
+    hb_domains,
+    network_switches,
+    packet_links,
+    rows,
+    scale_out_links,
+    scale_up_switches,
+    tiers,
+)
 from topologies.topology import ClosedForm, Topology
 from topologies.units import format_rate
 
@@ -47,9 +55,9 @@ def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrice
     """Plain data: the keys of `describe --json`, with the whole fabric under 'graph'.
 
     bisection_gbps comes from the topology's closed form, oversubscription and the rest from the graph; diameter and
-    mean_path count links between switches. Switches, their ports, transceivers, cost and power are the network's; what is
-    inside the servers is counted apart: scale-up switches, HB domains and the accelerators of the largest. A figure that
-    does not exist is None.
+    mean_path count links between switches. All of them are of the packet network: circuits are paths only once they are
+    set. Switches, their ports, transceivers, cost and power are the network's; what is inside the servers is counted
+    apart: scale-up switches, HB domains and the accelerators of the largest. A figure that does not exist is None.
     """
     network = scale_out_links(fabric)
     inside = scale_up_switches(fabric)
@@ -96,13 +104,15 @@ def _bisection_gbps(fabric: Fabric, closed: ClosedForm | None) -> float | None:
 
 def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | None:
     """What hosts can send over what the network carries, at the narrowest height: the product of down / up capacity over
-    the tiers. A fabric without tiers: half of the hosts over the bisection."""
+    the tiers of packet switches. A fabric without tiers, where not every switch of one leads up: half of the hosts over
+    the bisection."""
     tier = tiers(fabric)
     narrowest, so_far = 0.0, 1.0
     for names in rows(fabric)[1:]:
-        ratios = [down / up for down, up in (_capacity(fabric, tier, name) for name in names) if up]
-        if not ratios:
+        capacities = [_capacity(fabric, tier, name) for name in names if not _is_ocs(fabric, name)]
+        if not capacities or not all(up for _, up in capacities):
             break
+        ratios = [down / up for down, up in capacities]
         so_far *= max(ratios)
         narrowest = max(narrowest, so_far)
     if narrowest:
@@ -116,6 +126,8 @@ def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float,
     """(towards the hosts, away from them), Mbit/s."""
     down = up = 0.0
     for _, far, link in fabric.neighbours(switch):
+        if link.kind == "circuit":
+            continue
         step = tier.get(far.node, tier[switch]) - tier[switch]
         down += link.rate_mbps if step < 0 else 0.0
         up += link.rate_mbps if step > 0 else 0.0
@@ -142,7 +154,7 @@ class Distances:
     def _measure(self, fabric: Fabric) -> None:
         place = {switch.name: i for i, switch in enumerate(network_switches(fabric))}
         cables = np.zeros((len(place), len(place)))
-        for link in scale_out_links(fabric):
+        for link in packet_links(fabric):
             if link.a.node in place and link.b.node in place:
                 cables[place[link.a.node], place[link.b.node]] += 1
                 cables[place[link.b.node], place[link.a.node]] += 1
@@ -245,6 +257,7 @@ def describe_text(description: Mapping[str, Any]) -> str:
         ("links", ", ".join(f"{n} {kind}" for kind, n in d["links"].items())),
         ("switch ports", ", ".join(f"{n} {role}" for role, n in d["ports"].items() if role != "host")),
         *_hb_lines(d, fabric),
+        *_circuit_lines(fabric),
         ("diameter", _unless_none(d["diameter"], f"{{}} links between switches, mean {_or_none(d['mean_path'])}")),
         ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_unless_none(d['oversubscription'], '{}:1')}"),
         ("path diversity", _unless_none(d["path_diversity"], "{} equal-cost paths between the farthest hosts")),
@@ -261,6 +274,12 @@ def _hb_lines(d: Mapping[str, Any], fabric: Fabric) -> list[tuple[str, str]]:
     rate = format_rate(max(link.rate_mbps for link in fabric.links if link.kind == "scale-up"))
     what = f"{d['hb_domains']} of {d['hb_domain_size']} accelerators, {d['scale_up_switches']} scale-up switches"
     return [("HB domains", f"{what}, {d['links']['scale-up']} links of {rate}/s, not in the figures below")]
+
+
+def _circuit_lines(fabric: Fabric) -> list[tuple[str, str]]:
+    """How many circuits the optical switches can hold, each of two of one switch's ports."""
+    most = sum(len(fabric.links_at(s.name)) // 2 for s in fabric.switches if _is_ocs(fabric, s.name))
+    return [("circuits", f"up to {most}, set at run time; without them:")] if most else []
 
 
 def _or_none(value: float | None) -> str:

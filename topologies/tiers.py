@@ -42,6 +42,11 @@ def _joined_by_scale_up(fabric: Fabric, node: str) -> list[str]:
     return joined
 
 
+def packet_links(fabric: Fabric) -> tuple[Link, ...]:
+    """Those of the network that carry packets whenever they are up: a circuit leads nowhere until it is set."""
+    return tuple(link for link in scale_out_links(fabric) if link.kind != "circuit")
+
+
 def tiers(fabric: Fabric) -> dict[str, int]:
     """node -> links to the nearest host: hosts 0, their switches 1, the next 2. A node that no scale-out link joins to a
     host is left out."""
