@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -49,6 +50,13 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
 }  # fmt: skip
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps names whole: argparse would break 'spine-leaf' at its hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse, but a refusal is one line, and an unknown option lists the known ones."""
 
@@ -70,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
         parser = _Parser(
             prog=f"{PROGRAM} {name}" if argv[:1] == [name] else PROGRAM,
             description=about if name != "run" or argv[:1] == ["run"] else _overview(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,
         )
         add_options(parser)

@@ -122,7 +122,7 @@ def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float,
 
 
 class Distances:
-    """Shortest paths between the switches that hosts are plugged into, from all of them at once, one link farther in each step."""
+    """Shortest paths between the switches that hosts are plugged into, one link farther from all of them in each step."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._hosts: Floats = np.zeros(0)
