@@ -71,10 +71,6 @@ class Match:
     def is_ip(self) -> bool:
         return not (self.ipv4_src is None and self.ipv4_dst is None and self.ip_proto is None)
 
-    @property
-    def matches_all(self) -> bool:
-        return self == Match()
-
     def covers(self, flow: Flow, in_port: int) -> bool:
         """Whether a packet of the flow that came in through `in_port` is meant."""
         return (

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -64,6 +65,13 @@ class _Parser(argparse.ArgumentParser):
         raise LabError(message)
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse's own, but a line is not broken at the hyphen of a name."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one command line; every refusal becomes one line on stderr and status 2."""
     machine.complete_path()
@@ -73,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
         parser = _Parser(
             prog=f"{PROGRAM} {name}" if argv[:1] == [name] else PROGRAM,
             description=about if name != "run" or argv[:1] == ["run"] else _overview(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
         add_options(parser)

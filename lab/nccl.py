@@ -85,8 +85,9 @@ def scale_lines(record: RunRecord) -> list[str]:
     here = format_rate(s["nic_mbps"] / s["rate_scale"])
     factors = f"rates / {s['rate_scale']:g}, sizes / {s['size_scale']:g}, times x {s['time_dilation']:g}"
     choices = f"routing {record.experiment['routing']}, transport {record.experiment['transport']}"
+    domains = f", {fabric['hb_domains']} HB domains of {fabric['hb_domain_size']}" if fabric["hb_domains"] else ""
     return [
-        f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts, {fabric['switches']} switches; {choices}",
+        f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
     ]

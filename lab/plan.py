@@ -15,12 +15,16 @@ from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from topologies import Fabric, Topology, topology, unknown
 from topologies.describe import Distances
+from topologies.tiers import hb_domains
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.placement import place
 from traffic.transport import Endpoint
+
+# Of those that cannot be reached, in a refusal.
+_PAIRS_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -179,11 +183,11 @@ def plan(experiment: Experiment) -> Plan:
     schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
     verify(schedule)
     planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
+    _switches(planned)
     scale = experiment.scale or Scale()
     planned.sizes(scale)
     if experiment.scale is not None:
         scale.fabric(fabric)
-    _switches(planned)
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
@@ -257,11 +261,20 @@ def _switches(planned: Plan) -> NDArray[np.float64]:
     s, fabric = planned.schedule, planned.fabric
     distances = Distances(fabric)
     crossed = distances.links_between(planned.hosts, s.src, s.dst) + 1
-    lost = np.flatnonzero(~np.isfinite(crossed))
-    if len(lost):
-        a, b = int(s.src[lost[0]]), int(s.dst[lost[0]])
-        raise LabError(
-            f"rank {a} on {planned.hosts[a]} cannot reach rank {b} on {planned.hosts[b]} over the network of "
-            f"{fabric.name}: use another --placement or --collective"
-        )
+    lost = ~np.isfinite(crossed)
+    if lost.any():
+        raise LabError(_unreachable(planned, list(dict.fromkeys(zip(s.src[lost], s.dst[lost], strict=True)))))
     return crossed
+
+
+def _unreachable(planned: Plan, pairs: Sequence[tuple[int, int]]) -> str:
+    hosts, fabric = planned.hosts, planned.fabric
+    named = ", ".join(f"{hosts[a]} -> {hosts[b]}" for a, b in pairs[:_PAIRS_NAMED])
+    in_use = {(src, dst) for src, dst, _ in planned.schedule.connections}
+    what = (
+        f"{planned.experiment.collective} by {planned.algorithm} has {len(pairs)} of {len(in_use)} pairs that "
+        f"the scale-out network of {fabric.name} does not join, first {named}"
+    )
+    if hb_domains(fabric):
+        return f"{what}: it takes a schedule that forwards inside the HB domains (hierarchical); use rail-optimised"
+    return f"{what}: use another --placement or --collective"

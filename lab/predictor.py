@@ -67,12 +67,11 @@ class Sends:
 @dataclass(frozen=True)
 class Prediction:
     """seconds: emulated; bottleneck: the busiest link, as 'leaf1->spine2'; bytes_by_intf: wire bytes, acknowledgements
-    included, of one iteration per egress interface; busy_s: the bottleneck's bytes at its rate."""
+    included, of one iteration per egress interface."""
 
     seconds: float
     bottleneck: str
     bytes_by_intf: Mapping[str, float]
-    busy_s: float = 0.0
 
 
 def roofline_s(size_bytes: float, algo_factor: float, b_acc_mbps: float) -> float:
@@ -227,7 +226,6 @@ class _Walk:
             seconds=seconds,
             bottleneck=self._fabric.direction(self._paths.ports[worst]) if worst >= 0 else "",
             bytes_by_intf=dict(zip(self._paths.intfs, self._carried.tolist(), strict=True)),
-            busy_s=float(busy[worst]) if worst >= 0 else 0.0,
         )
 
     def _step(self, level: Ints) -> None:

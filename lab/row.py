@@ -18,7 +18,7 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
-from topologies.openvswitch import datapath_drops
+from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
@@ -41,15 +41,20 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Cumulative: frames dropped by each link's queue, frames lost inside the switch (since last asked), segments resent."""
+    """Cumulative: frames dropped by each link's queue and by the kernel behind it, frames lost inside the switch (since last
+    asked), segments resent."""
 
     queues: dict[str, int]
+    backlogs: dict[str, int]
     datapath: int
     resent: int
 
     def since(self, before: "_Losses") -> "_Losses":
-        queues = {intf: n - before.queues.get(intf, 0) for intf, n in self.queues.items()}
-        return _Losses(queues, self.datapath, self.resent - before.resent)
+        queues, backlogs = (
+            {intf: n - old.get(intf, 0) for intf, n in new.items()}
+            for new, old in ((self.queues, before.queues), (self.backlogs, before.backlogs))
+        )
+        return _Losses(queues, backlogs, self.datapath, self.resent - before.resent)
 
 
 class RowMeasurement:
@@ -99,7 +104,7 @@ class RowMeasurement:
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
             values.fill(buffer, self._plan.schedule, rank)
-        return replay.run(buffers)
+        return replay.run(buffers, lifeline=self._lab.daemons.switch_pidfd)
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)
@@ -144,6 +149,7 @@ class RowMeasurement:
     def _losses(self) -> _Losses:
         return _Losses(
             {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
+            self._lab.net.backlog_drops(),
             datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
             self._transport.counters().retransmits,
         )
@@ -175,6 +181,7 @@ class RowMeasurement:
             retransmits=losses.resent,
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
+            lost_outside=losses.backlogs,
             datapath_drops=losses.datapath,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
@@ -202,10 +209,9 @@ class RowMeasurement:
         balance = kpis.balance(kpis.parallel_uplinks(self._lab.fabric), counted, at_least=size.emulated_bytes / 10)
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
-        # A host's own NIC queue.
-        at_hosts = sum(
-            losses.queues.get(self._lab.fabric.scale_out_port(h.name).intf, 0) for h in self._lab.fabric.hosts
-        )
+        # The queues of the hosts' own interfaces.
+        fabric = self._lab.fabric
+        at_hosts = sum(losses.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,

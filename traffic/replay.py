@@ -115,13 +115,14 @@ class Replay:
     def __len__(self) -> int:
         return len(self.src)
 
-    def run(self, buffers: Sequence[Values], stall_s: float = _STALL_S) -> IterationResult:
+    def run(self, buffers: Sequence[Values], stall_s: float = _STALL_S, lifeline: int | None = None) -> IterationResult:
         """One iteration; `buffers[rank]` holds the rank's input and afterwards its output.
 
-        Raises ReplayStalledError when nothing moves for `stall_s` seconds, TransportError when a connection breaks. After
-        that, or an interruption, streams hold parts of messages: close the transport.
+        lifeline: a descriptor that becomes readable when the network is gone, e.g. a pidfd of its switch.
+        Raises ReplayStalledError when nothing moves for `stall_s` seconds, TransportError when a connection breaks or the
+        lifeline ends. After that, or an interruption, streams hold parts of messages: close the transport.
         """
-        return _Iteration(self, _checked(buffers, self.n_ranks, self.count), stall_s).run()
+        return _Iteration(self, _checked(buffers, self.n_ranks, self.count), stall_s, lifeline).run()
 
     def _scratch(self, sends: "array[int]") -> Values:
         """Room for the largest message to reduce, touched so that no page fault is timed."""
@@ -157,9 +158,10 @@ def _checked(buffers: Sequence[Values], n_ranks: int, count: int) -> Sequence[Va
 class _Iteration:
     """The state of one run."""
 
-    def __init__(self, replay: Replay, buffers: Sequence[Values], stall_s: float) -> None:
+    def __init__(self, replay: Replay, buffers: Sequence[Values], stall_s: float, lifeline: int | None) -> None:
         self._r = replay
         self._stall_s = stall_s
+        self._lifeline = lifeline
         self._waits_for = replay.n_deps[:]
         self._left = len(replay)
         self._ready = array("q", bytes(8 * len(replay)))
@@ -178,13 +180,15 @@ class _Iteration:
         self._to_push = deque(self._outbox_of)
 
     def run(self) -> IterationResult:
-        with select.epoll(2 * len(self._outbox_of) + 1) as poll:
+        with select.epoll(2 * len(self._outbox_of) + 2) as poll:
             self._poll = poll
             self._inboxes = {box.stream.fileno(): box for box in self._inbox_of}
             self._outboxes = {box.stream.fileno(): box for box in self._outbox_of}
             for fd, box in self._inboxes.items():
                 self._open_next(box)
                 poll.register(fd, select.EPOLLIN)
+            if self._lifeline is not None:
+                poll.register(self._lifeline, select.EPOLLIN)
             self._start = self._told = self._r.clock()
             self._push_all()
             while self._left:
@@ -199,6 +203,8 @@ class _Iteration:
         for fd, _ in events:
             if fd in self._inboxes:
                 self._receive(self._inboxes[fd])
+            elif fd == self._lifeline:
+                raise TransportError(f"the network is gone: {self._outstanding()}")
             else:
                 self._poll.unregister(fd)
                 self._outboxes[fd].blocked = False

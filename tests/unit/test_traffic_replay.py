@@ -3,6 +3,8 @@
 import os
 import random
 import socket
+import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -180,6 +182,31 @@ def test_half_a_message_is_counted_in_the_error() -> None:
             pytest.raises(ReplayStalledError, match=r": 0 \(0 -> 1, 100 of 2000 bytes came\)"),
         ):
             Replay(s, 1000, transport).run(filled(s, 1000), stall_s=0.05)
+
+
+def test_a_network_that_is_gone_ends_the_iteration_at_once() -> None:
+    s = schedule("all_gather", "ring", 2)
+    lifeline, switch = os.pipe()
+    with FakeTransport(s.connections) as transport, FakeTransport(s.connections) as nowhere, os.fdopen(lifeline):
+        transport.senders[0, 1, 0] = nowhere.senders[0, 1, 0]
+        death = threading.Timer(0.1, os.close, [switch])
+        death.start()
+        began = time.monotonic()
+        with pytest.raises(
+            TransportError, match=r"^the network is gone: 1 of 2 sends have not arrived: 0 \(0 -> 1, 0 of"
+        ):
+            Replay(s, 1000, transport).run(filled(s, 1000), stall_s=10, lifeline=lifeline)
+        assert time.monotonic() - began < 1
+        death.join()
+
+
+def test_a_network_that_stays_changes_nothing() -> None:
+    s = schedule("all_reduce", "ring", 3)
+    buffers = filled(s, 100)
+    lifeline, switch = os.pipe()
+    with FakeTransport(s.connections) as transport, os.fdopen(lifeline), os.fdopen(switch, "w"):
+        Replay(s, 100, transport).run(buffers, lifeline=lifeline)
+    assert wrong(s, buffers) == 0
 
 
 def test_a_cycle_ends_in_the_deadline_instead_of_hanging() -> None:
