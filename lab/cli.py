@@ -26,8 +26,8 @@ Arguments = argparse.Namespace
 # setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
-    "link_rate": ((), "RATE", "of every scale-out link, in hardware units: 400Gbit"),
-    "delay": ((), "TIME", "one way, of every scale-out link; needs the kernel's netem"),
+    "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
+    "delay": ((), "TIME", "one way, of every scale-out link that has no longer one; needs the kernel's netem"),
     "jitter": ((), "TIME", "of the delay"),
     "loss": ((), "PERCENT", "of packets"),
     "mtu": ((), "BYTES", "of every interface"),

@@ -211,7 +211,7 @@ def _topology(experiment: Experiment) -> Topology:
 
 
 def _fabric(experiment: Experiment, made: Topology) -> Fabric:
-    return made.build().with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us)
+    return made.build().with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
 
 
 def _check_experiment(e: Experiment) -> None:

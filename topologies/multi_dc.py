@@ -69,6 +69,8 @@ class MultiDc:
             diameter=2 * tiers(fabric)[top[0]] + 1 if uplinks == len(top) else None,
             bisection_links=self._bisection_links(form, uplinks, _host_rate_mbps(fabric)),
             path_diversity=None,
+            scale_up_switches=self.sites * form.scale_up_switches,
+            scale_up_links=self.sites * form.scale_up_links,
         )
 
     def _bisection_links(self, site: ClosedForm, uplinks: int, host_rate_mbps: float) -> float | None:

@@ -14,7 +14,15 @@ from topologies.describe import describe
 from topologies.multi_dc import MultiDc, border_switches
 from topologies.topology import nested
 
-SITES = ["spine-leaf", "dragonfly(g=5)", "torus(dims=4x4)", "ocs-leaf(spines=1)", "ocs-leaf", "ocs-dragonfly(g=3)"]
+SITES = [
+    "spine-leaf",
+    "dragonfly(g=5)",
+    "torus(dims=4x4)",
+    "ocs-leaf(spines=1)",
+    "ocs-leaf",
+    "ocs-dragonfly(g=3)",
+    "rail-optimised(servers=2;gpus_per_server=2)",
+]
 
 
 def test_default_by_hand() -> None:
@@ -25,6 +33,13 @@ def test_default_by_hand() -> None:
     assert {x.delay_us for x in fabric.links if x.kind == "global"} == {1000.0}
     assert {x.delay_us for x in fabric.links if x.kind != "global"} == {0.0}
     assert {far.node for _, far, _ in fabric.neighbours("s2border")} == {"s2spine1", "s2spine2", "s1border"}
+
+
+def test_a_link_rate_keeps_the_long_haul_s_share_and_a_delay_is_no_shorter() -> None:
+    """400 Gbit/s hosts and a quarter of that between the sites, at 20 Mbit/s: 5 Mbit/s."""
+    fabric = MultiDc(rate_mbps=100_000.0).build().with_links(rate_mbps=20.0, delay_us=10.0)
+    assert {(x.rate_mbps, x.delay_us) for x in fabric.links if x.kind == "global"} == {(5.0, 1000.0)}
+    assert {(x.rate_mbps, x.delay_us) for x in fabric.links if x.kind != "global"} == {(20.0, 10.0)}
 
 
 @pytest.mark.parametrize("site", SITES)
