@@ -79,8 +79,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
         with _lab(plan, emulated, Progress()) as lab:
             _print(
                 f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}. Try:",
-                "  h1 ping h2      pingall      links      link leaf1 spine1 down",
-                "  h1 ip route     sh ovs-ofctl -O OpenFlow13 dump-flows leaf1     exit",
+                *_suggestions(emulated),
             )
             CLI(lab.net)
     except Terminated:
@@ -89,6 +88,17 @@ def prompt(plan: Plan, scale: Scale) -> int:
         _complain(error)
         return FAILED
     return 0
+
+
+def _suggestions(fabric: Fabric) -> tuple[str, str]:
+    """What to type first, with names of this fabric."""
+    host, other = fabric.hosts[0].name, fabric.hosts[-1].name
+    switch = fabric.switch_of(host)
+    far = next((far.node for _, far, _ in fabric.neighbours(switch) if not fabric.node(far.node).is_host), host)
+    return (
+        f"  {host} ping {other}      pingall      links      link {switch} {far} down",
+        f"  {host} ip route     sh ovs-ofctl -O OpenFlow13 dump-flows {switch}     exit",
+    )
 
 
 def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextManager[Lab]:
