@@ -51,6 +51,13 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
 }  # fmt: skip
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps names whole: argparse would break 'spine-leaf' at its hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse, but a refusal is one line, and an unknown option lists the known ones."""
 
@@ -63,13 +70,6 @@ class _Parser(argparse.ArgumentParser):
         raise LabError(message)
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """argparse's own, but a line is not broken at the hyphen of a name."""
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(text, width, break_on_hyphens=False)
-
-
 def main(argv: Sequence[str]) -> int:
     """Run one command line; every refusal becomes one line on stderr and status 2."""
     machine.complete_path()
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         parser = _Parser(
             prog=f"{PROGRAM} {name}" if argv[:1] == [name] else PROGRAM,
             description=about if name != "run" or argv[:1] == ["run"] else _overview(),
-            formatter_class=_HelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,
         )
         add_options(parser)
