@@ -5,7 +5,6 @@ Exit status: 0 done, every row ok or degraded; 1 done, but a row is invalid; 2 r
 """
 
 import argparse
-import json
 import os
 import sys
 import textwrap
@@ -18,6 +17,8 @@ from lab import machine
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load
 from topologies import TOPOLOGIES, Refused, unknown
+from topologies.bill import OPTICS
+from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
 
 PROGRAM = "run_topo.py"
@@ -132,6 +133,20 @@ def _describe_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with the graph that `python -m controller` reads")
     parser.add_argument("--svg", metavar="FILE", help="write a drawing")
+    parser.add_argument(
+        "--optics", metavar="NAME", default=OPTICS[0], help=f"at the ends of fibre: {', '.join(OPTICS)}"
+    )
+    parser.add_argument(
+        "--prices", metavar="FILE.toml", help="dollars, watts and failures a year of parts, of your own"
+    )
+    group = parser.add_argument_group("the smallest instances of several fabrics, side by side")
+    group.add_argument("--compare", nargs="+", metavar="NAME", help=", ".join(SIZERS))
+    group.add_argument("--accelerators", type=int, metavar="N", help="at least so many; needed by --compare")
+    group.add_argument("--radix", type=int, metavar="K", help="ports of every packet switch; needed by --compare")
+    group.add_argument(
+        "--hb-domain", type=int, metavar="N", help="accelerators of a server, one on each rail (default: 8)"
+    )
+    group.add_argument("--miniature", type=int, metavar="N", help="also each one's smaller sibling, to emulate")
 
 
 def _cli_options(parser: argparse.ArgumentParser) -> None:
@@ -194,15 +209,10 @@ def _cli(arguments: Arguments) -> int:
 
 
 def _describe(arguments: Arguments) -> int:
-    from lab.plan import fabric_of
-    from topologies import drawing
-    from topologies.describe import describe, describe_text
+    from lab import describing
 
-    fabric = fabric_of(_experiment(arguments))
-    if arguments.svg:
-        Path(arguments.svg).write_text(drawing.svg(fabric))
-    description = describe(fabric)
-    print(json.dumps(description) if arguments.json else describe_text(description))
+    show = describing.one if arguments.compare is None else describing.several
+    show(_experiment(arguments), arguments)
     return 0
 
 

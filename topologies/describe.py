@@ -1,12 +1,7 @@
-"""What a fabric is, in the numbers by which fabrics are compared. Pure: needs no root and no emulation.
-
-Prices and powers are round figures of the order of list prices, good for comparing fabrics, not for buying one: hand in
-another `UnitPrices` to use your own.
-"""
+"""What a fabric is, in the numbers by which fabrics are compared. Pure: needs no root and no emulation."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -14,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies import TOPOLOGIES
-from topologies.fabric import Fabric, Link
+from topologies.bill import bill
+from topologies.fabric import Fabric
+from topologies.prices import DEFAULT_PRICES, Prices
 from topologies.shaping import OCS_ROLE
 from topologies.tiers import (
     hb_domains,
@@ -31,27 +28,9 @@ from topologies.units import format_rate
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class UnitPrices:
-    """US dollars and watts for 400 Gbit/s; both are taken in proportion to the rate. An optical switch's ports carry any
-    rate, hold no transceiver and use under one watt (136-port 3D-MEMS: 108 W)."""
-
-    switch_port: float = 400.0
-    transceiver: float = 500.0
-    nic: float = 1200.0
-    cable: float = 50.0
-    ocs_port: float = 500.0
-    switch_port_w: float = 20.0
-    transceiver_w: float = 9.0
-    nic_w: float = 25.0
-    ocs_port_w: float = 0.8
-    reference_gbps: float = 400.0
-
-
-DEFAULT_PRICES = UnitPrices()
-
-
-def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrices = DEFAULT_PRICES) -> dict[str, Any]:
+def describe(
+    fabric: Fabric, topology: Topology | None = None, prices: Prices = DEFAULT_PRICES, optics: str = "dsp"
+) -> dict[str, Any]:
     """Plain data: the keys of `describe --json`, with the whole fabric under 'graph'.
 
     bisection_gbps comes from the topology's closed form, oversubscription and the rest from the graph; diameter and
@@ -64,6 +43,7 @@ def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrice
     domains = hb_domains(fabric)
     distances = Distances(fabric)
     bisection_gbps = _bisection_gbps(fabric, _closed_form(fabric, topology))
+    parts = bill(fabric, optics)
     return {
         "fabric": fabric.name,
         "parameters": dict(fabric.parameters),
@@ -79,9 +59,13 @@ def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrice
         "bisection_gbps": bisection_gbps,
         "oversubscription": _oversubscription(fabric, bisection_gbps),
         "path_diversity": distances.path_diversity,
-        "transceivers": sum(_transceivers(fabric, link) for link in network),
-        "cost": round(sum(_cost(fabric, link, prices) for link in network)),
-        "power_w": round(sum(_power_w(fabric, link, prices) for link in network)),
+        "cables": parts.by_cable,
+        "cable_ends": parts.cable_ends,
+        "transceivers": parts.transceivers,
+        "cost": round(parts.cost_usd(prices)),
+        "power_w": round(parts.power_w(prices)),
+        "failures_per_year": round(parts.failures_per_year(prices), 2),
+        "prices": prices.source,
         "graph": fabric.to_dict(),
     }
 
@@ -220,34 +204,6 @@ def _is_ocs(fabric: Fabric, node: str) -> bool:
     return fabric.node(node).role == OCS_ROLE
 
 
-def _transceivers(fabric: Fabric, link: Link) -> int:
-    """One at each end, but an optical switch passes the light on."""
-    return sum(not _is_ocs(fabric, port.node) for port in link.ports)
-
-
-def _cost(fabric: Fabric, link: Link, prices: UnitPrices) -> float:
-    share = link.rate_mbps / 1e3 / prices.reference_gbps
-    ends = sum(
-        _by_role(fabric, p.node, prices.nic * share, prices.switch_port * share, prices.ocs_port) for p in link.ports
-    )
-    return ends + _transceivers(fabric, link) * prices.transceiver * share + prices.cable
-
-
-def _power_w(fabric: Fabric, link: Link, prices: UnitPrices) -> float:
-    share = link.rate_mbps / 1e3 / prices.reference_gbps
-    ends = (
-        _by_role(fabric, p.node, prices.nic_w * share, prices.switch_port_w * share, prices.ocs_port_w)
-        for p in link.ports
-    )
-    return sum(ends) + _transceivers(fabric, link) * prices.transceiver_w * share
-
-
-def _by_role(fabric: Fabric, node: str, host: float, switch: float, ocs: float) -> float:
-    if fabric.node(node).is_host:
-        return host
-    return ocs if _is_ocs(fabric, node) else switch
-
-
 # -- for the terminal -----------------------------------------------------------------------------------------------
 
 
@@ -266,8 +222,12 @@ def describe_text(description: Mapping[str, Any]) -> str:
         ("diameter", _unless_none(d["diameter"], f"{{}} links between switches, mean {_or_none(d['mean_path'])}")),
         ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_unless_none(d['oversubscription'], '{}:1')}"),
         ("path diversity", _unless_none(d["path_diversity"], "{} equal-cost paths between the farthest hosts")),
-        ("transceivers", str(d["transceivers"])),
-        ("cost", f"about ${d['cost']:,}, {d['power_w'] / 1e3:,.1f} kW (round unit prices, see topologies/describe.py)"),
+        (
+            "cables",
+            f"{', '.join(f'{n} {medium}' for medium, n in d['cables'].items())}; {d['transceivers']} transceivers",
+        ),
+        ("cost", f"about ${d['cost']:,} and {d['power_w'] / 1e3:,.1f} kW; prices: {d['prices']}"),
+        ("failures", f"about {d['failures_per_year']:.3g} parts a year"),
     ]
     figures = "\n".join(f"  {name:<15} {value}" for name, value in lines)
     return f"{d['fabric']}: {parameters}\n\n{figures}\n\n{tier_text(fabric)}\n"

@@ -78,10 +78,12 @@ def test_what_is_inside_the_servers_is_counted_apart() -> None:
         "bisection_gbps",
         "oversubscription",
         "transceivers",
-        "cost",
-        "power_w",
+        "cable_ends",
     ):
         assert d[key] == same[key], key
+    # The rails' leaves are farther from a server than the switch of its rack: 16 AOC instead of 16 DAC.
+    assert (d["cables"], same["cables"]) == ({"aoc": 16, "fibre": 8}, {"dac": 16, "fibre": 8})
+    assert d["cost"] - same["cost"] == 16 * (800 - 100)
 
 
 @pytest.mark.parametrize(
