@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from controller.dataplane import DataPlane, DataPlaneError, Dropped, Hairpin, Loop
 from controller.flow import UDP, Flow
+from controller.match import is_in
 from controller.policy import Policy, PolicyError, is_multipath, parse_policy, rules_of
 from controller.routing import Adjacency, NextHops, adjacency, attached, distances, next_hops, prefixes
-from controller.rules import SwitchRules, ipv4_int, value_and_mask
+from controller.rules import SwitchRules
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
 from topologies.topology import load_attribute
@@ -175,7 +176,7 @@ def _unused(fabric: Fabric, rules: Rules, ends: "_Ends") -> Iterator[Answer]:
 
 def _equal_cost(fabric: Fabric, hops: NextHops, source: str, address: str) -> set[str]:
     """Egress interfaces on all shortest paths from the switch to the address's owner."""
-    prefix = next((p for p in hops[source] if _is_in(address, p)), None)
+    prefix = next((p for p in hops[source] if is_in(address, p)), None)
     intfs: set[str] = set()
     todo, done = [source], set()
     while todo:
@@ -188,11 +189,6 @@ def _equal_cost(fabric: Fabric, hops: NextHops, source: str, address: str) -> se
         intfs.update(port.intf for port in ways)
         todo.extend(fabric.peer(port).node for port in ways)
     return intfs
-
-
-def _is_in(address: str, prefix: str) -> bool:
-    value, mask = value_and_mask(prefix)
-    return ipv4_int(address) & mask == value
 
 
 # -- pairs and failures ---------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ ecmp                   a registered name
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from controller.rules import Match, RuleError, SwitchRules
+from controller.match import Match, RuleError
+from controller.rules import SwitchRules
 from topologies.errors import Refused, unknown
 from topologies.fabric import Fabric
 from topologies.topology import load_attribute
@@ -66,9 +67,9 @@ def _check_fits(fabric: Fabric, switch: str, rules: SwitchRules) -> None:
     if switch not in switches:
         raise RuleError(unknown("switch", switch, switches))
     ports = {p.number for p in fabric.ports_of(switch)}
-    used = {port for flow in rules.flows for port in rules.ports_of(flow.forward)}
+    used = {port for flow in rules.flows for port in rules.ports_of(flow.end)}
     used.update(port for group in rules.groups for port in group.ports)
     if not used <= ports:
         raise RuleError(f"{switch} has no port {min(used - ports)}: its ports are 1..{max(ports, default=0)}")
-    if any(flow.match == Match() for flow in rules.flows):
+    if any(flow.table == 0 and flow.match == Match() for flow in rules.flows):
         raise RuleError(f"{switch} has a rule that matches every packet")

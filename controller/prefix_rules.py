@@ -5,8 +5,10 @@ They differ in one thing only: what a switch does when several ports lead to a p
 
 from collections.abc import Callable
 
+from controller.actions import DecTtl, Forward, Output, SetField
+from controller.match import Match, value_and_mask
 from controller.routing import attached, next_hops, places, prefixes
-from controller.rules import DecTtl, FlowRule, Forward, GroupRule, Match, Output, SetField, SwitchRules, value_and_mask
+from controller.rules import FlowRule, GroupRule, SwitchRules
 from topologies.fabric import Fabric, Node
 
 # Longest prefix first: priority = base + prefix length. Far above 0, the table-miss rule's, so that no catch-all that

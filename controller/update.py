@@ -9,7 +9,10 @@ the convergence of link-state routing protocols", 2007.)
 from collections import defaultdict
 from collections.abc import Mapping
 
-from controller.rules import FlowRule, Group, GroupRule, Match, Step, SwitchRules, diff
+from controller.actions import Group
+from controller.changes import Step, diff
+from controller.match import Match
+from controller.rules import FlowRule, GroupRule, SwitchRules
 from topologies.fabric import Fabric
 
 Rules = Mapping[str, SwitchRules]
@@ -48,7 +51,7 @@ def _when_group(group: GroupRule, switch: str, old: SwitchRules, far: "_Distance
 
 
 def _ports(rules: SwitchRules, flow: FlowRule) -> set[int]:
-    return set(rules.ports_of(flow.forward))
+    return set(rules.ports_of(flow.end))
 
 
 class _Distance:
@@ -70,7 +73,7 @@ class _Distance:
         return self._known[key]
 
     def of_group(self, switch: str, group: Group) -> int:
-        users = [flow.match for flow in self._rules[switch].flows if flow.forward == group]
+        users = [flow.match for flow in self._rules[switch].flows if flow.end == group]
         return max((self.of(switch, match) for match in users), default=1)
 
     def _nexts(self, switch: str) -> Mapping[Match, set[str]]:
@@ -80,6 +83,6 @@ class _Distance:
             peer = {own.number: far.node for own, far, _ in self._fabric.neighbours(switch)}
             nexts: dict[Match, set[str]] = defaultdict(set)
             for flow in rules.flows:
-                nexts[flow.match].update(peer[p] for p in rules.ports_of(flow.forward) if p in peer)
+                nexts[flow.match].update(peer[p] for p in rules.ports_of(flow.end) if p in peer)
             self._next_of[switch] = dict(nexts)
         return self._next_of[switch]

@@ -5,10 +5,12 @@ from collections import Counter
 import pytest
 
 from controller import POLICIES, Policy, PolicyError, multipath, policy, rules_of
+from controller.actions import Bundle, Output
 from controller.conformance import FLOWS_PER_LINK, check_file, check_policy, default_fabrics
 from controller.dataplane import DataPlane
 from controller.flow import UDP, Flow
-from controller.rules import Bundle, FlowRule, Match, Output, SwitchRules
+from controller.match import Match
+from controller.rules import FlowRule, SwitchRules
 from tests.unit.controller_fabrics import address, link_between, three_tier, two_rails
 from topologies import TOPOLOGIES
 from topologies.errors import Refused
@@ -115,7 +117,7 @@ def test_basis_is_the_datapath_id_and_rules_stay_few() -> None:
     rules = rules_of(policy("ecmp"), fabric)
     for leaf in (s for s in fabric.switches if s.role == "leaf"):
         assert len(rules[leaf.name].flows) == 4 + 7
-        assert {f.forward.basis for f in rules[leaf.name].flows if isinstance(f.forward, Bundle)} == {leaf.dpid}
+        assert {f.end.basis for f in rules[leaf.name].flows if isinstance(f.end, Bundle)} == {leaf.dpid}
     assert len(rules["spine1"].flows) == 8
 
 

@@ -5,9 +5,10 @@ from itertools import combinations, islice
 import pytest
 
 from controller import POLICIES, rules_of
+from controller.changes import Step, diff
 from controller.dataplane import DataPlane, Dropped, Hairpin, Loop
 from controller.flow import UDP, Flow
-from controller.rules import GroupRule, Step, SwitchRules, diff
+from controller.rules import GroupRule, SwitchRules
 from controller.update import Rules, Stage, plan
 from tests.unit.controller_fabrics import address, link_between, three_tier
 from topologies.builder import FabricBuilder
