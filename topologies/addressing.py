@@ -24,9 +24,9 @@ def grouped_prefixes(groups: int, leaves_per_group: int, hosts_per_leaf: int) ->
     size = 2 ** max(hosts_per_leaf, 1).bit_length()
     block = size * 2 ** (leaves_per_group - 1).bit_length()
     if groups * block > _CAPACITY:
-        where = f"{groups} groups x {leaves_per_group}" if leaves_per_group > 1 else f"{groups}"
+        what = f"{groups} groups x {leaves_per_group} switches" if leaves_per_group > 1 else f"{groups} leaves"
         raise TopologyError(
-            f"{where} leaves x {hosts_per_leaf} hosts need {groups * block} addresses, "
+            f"{what} x {hosts_per_leaf} hosts need {groups * block} addresses, "
             f"{FABRIC_NETWORK} gives {_CAPACITY}: use fewer hosts"
         )
     base, length = int(FABRIC_NETWORK.network_address), 33 - size.bit_length()

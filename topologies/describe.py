@@ -83,7 +83,9 @@ def _closed_form(fabric: Fabric, topology: Topology | None) -> ClosedForm | None
 
 
 def _bisection_gbps(fabric: Fabric, closed: ClosedForm | None) -> float | None:
-    return closed.bisection_links * host_rate_mbps(fabric) / 1e3 if closed is not None and fabric.hosts else None
+    if closed is None or closed.bisection_links is None or not fabric.hosts:
+        return None
+    return closed.bisection_links * host_rate_mbps(fabric) / 1e3
 
 
 def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | None:

@@ -43,7 +43,7 @@ class Dragonfly:
     arrangement: str = "absolute"
 
     def __post_init__(self) -> None:
-        require_at_least(self, a=1, p=1, h=0, g=0)
+        require_at_least(self, a=1, p=1, h=1, g=0)
         if self.g > self.a * self.h + 1:
             raise TopologyError(
                 f"g={self.g} is too large: a={self.a} routers with h={self.h} global ports each reach "
@@ -83,19 +83,29 @@ class Dragonfly:
         return (nth * per_round + slot) * self.a // (self.links_per_pair * per_round)
 
     def closed_form(self) -> ClosedForm:
-        """Bisection: half of the groups against the other half. Diameter and paths: local, global, local at the largest
-        g; below it both depend on which routers the links meet, and have no formula."""
+        """Diameter and paths: local, global, local at the largest g; below it both depend on which routers the links
+        meet, and have no formula."""
         g, m, hosts = self.groups, self.links_per_pair, self.a * self.p * self.groups
         local = self.a * (self.a - 1) // 2
-        largest = g == self.a * self.h + 1 > 1
+        largest = g == self.a * self.h + 1
         return ClosedForm(
             hosts=hosts,
             switches=self.a * g,
             links=hosts + local * g + m * g * (g - 1) // 2,
             diameter=3 if largest and self.a > 1 else None,
-            bisection_links=min(m * (g // 2) ** 2, hosts // 2),
+            bisection_links=self._bisection_links(),
             path_diversity=1 if largest and self.a > 2 else None,
         )
+
+    def _bisection_links(self) -> int | None:
+        """Half of the groups against the other half. An odd group is halved too, with those of its routers on each side
+        whose global links stay there, which needs a multiple of 2 m routers. No formula for any other odd number, nor
+        where a router has more global links than a / 2, for then a cut through the groups is cheaper."""
+        a, g, m = self.a, self.groups, self.links_per_pair
+        if 2 * m * (g - 1) > a * a or (g % 2 and a % max(2 * m, 2)):
+            return None
+        cut = m * (g // 2) ** 2 + (g % 2) * (a // 2) ** 2
+        return min(cut, a * self.p * g // 2)
 
 
 def add_groups(fabric: FabricBuilder, groups: int, a: int, p: int) -> list[list[str]]:

@@ -22,7 +22,7 @@ class ClosedForm:
     switches: int
     links: int
     diameter: int | None
-    bisection_links: float
+    bisection_links: float | None
     path_diversity: int | None
 
 

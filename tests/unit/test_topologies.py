@@ -6,6 +6,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
+from tests.unit.fabric_graphs import max_flow
 from topologies import TOPOLOGIES, Fabric, topology
 from topologies.builder import FabricBuilder
 from topologies.conformance import check_topology
@@ -31,12 +32,12 @@ def test_every_registered_topology_can_be_described_and_drawn(name: str) -> None
 def test_no_even_split_of_hosts_by_order_is_below_the_stated_bisection(name: str) -> None:
     """Max-flow between the two halves of the hosts in their order is one even split, so never below the worst."""
     t = TOPOLOGIES[name]()
-    fabric = t.build()
-    if not Distances(fabric).connected:
-        pytest.skip("its rails meet inside the servers: the network alone has no cut between them")
+    fabric, links = t.build(), t.closed_form().bisection_links
+    if links is None or not Distances(fabric).connected:
+        pytest.skip("its packet network alone has no bisection: rails that meet in the servers, or circuits")
     names = [h.name for h in fabric.hosts]
-    flow = _max_flow(fabric, names[: len(names) // 2], names[len(names) // 2 :])
-    assert flow >= t.closed_form().bisection_links * host_rate_mbps(fabric) * (1 - 1e-9)
+    flow = max_flow(fabric, names[: len(names) // 2], names[len(names) // 2 :])
+    assert flow >= links * host_rate_mbps(fabric) * (1 - 1e-9)
 
 
 SPINE_LEAF = [
@@ -55,7 +56,7 @@ def test_spine_leaf_bisection_is_the_minimum_over_splits(spec: str, links: int) 
     fabric = t.build()
     assert t.closed_form().bisection_links == links
     names = [h.name for h in fabric.hosts]
-    assert _max_flow(fabric, names[: len(names) // 2], names[len(names) // 2 :]) == links * 400_000
+    assert max_flow(fabric, names[: len(names) // 2], names[len(names) // 2 :]) == links * 400_000
 
 
 @pytest.mark.parametrize(
@@ -160,14 +161,3 @@ def test_large_drawings_condense_hosts() -> None:
     picture = svg(topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build())
     assert picture.count("<rect") == 16 + 32 + 32
     assert "16 hosts: h1 .. h16" in picture
-
-
-def _max_flow(fabric: Fabric, sources: list[str], sinks: list[str]) -> float:
-    graph = nx.DiGraph()
-    for link in fabric.links:
-        for a, b in ((link.a.node, link.b.node), (link.b.node, link.a.node)):
-            before = graph.edges[a, b]["capacity"] if graph.has_edge(a, b) else 0.0
-            graph.add_edge(a, b, capacity=before + link.rate_mbps)
-    graph.add_edges_from(("from", s) for s in sources)
-    graph.add_edges_from((s, "to") for s in sinks)
-    return float(nx.maximum_flow_value(graph, "from", "to"))
