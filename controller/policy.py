@@ -32,6 +32,29 @@ def is_multipath(policy: Policy) -> bool:
     return bool(getattr(policy, "multipath", False))
 
 
+def only_on(has_shape: Callable[[Fabric], bool]) -> Callable[[_P], _P]:
+    """Marks a policy that can only route fabrics of a certain shape."""
+
+    def mark(policy: _P) -> _P:
+        policy.__dict__["has_shape"] = has_shape
+        return policy
+
+    return mark
+
+
+def fits(policy: Policy, fabric: Fabric) -> bool:
+    """Whether the policy can route the fabric; one that says nothing fits any."""
+    has_shape: Callable[[Fabric], bool] = getattr(policy, "has_shape", lambda _: True)
+    return has_shape(fabric)
+
+
+def check_fits(spec: str, policy: Policy, fabric: Fabric, registry: Mapping[str, Policy]) -> None:
+    """Refuses a policy that does not fit the fabric, with the known ones that do."""
+    if not fits(policy, fabric):
+        known = ", ".join(sorted(name for name, other in registry.items() if fits(other, fabric)))
+        raise PolicyError(f"policy {spec!r} does not fit fabric {fabric.name}: choose from {known}")
+
+
 def parse_policy(spec: str, registry: Mapping[str, Policy]) -> Policy:
     """The policy that a text form names; refuses with the known names."""
     if ".py:" not in spec:

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from controller import POLICIES, rules_of
+from controller import POLICIES, fits, rules_of
 from controller.actions import Action, Bundle, GotoTable, Multipath, Output, SetField
 from controller.changes import Step, diff
 from controller.flow import UDP
 from controller.match import Match
 from controller.openflow import COOKIE, PROTOCOL, Undecodable, decode, decode_flow, encode, ofp, parser
 from controller.rules import Bucket, FlowRule, GroupRule, SwitchRules
+from topologies.dragonfly import Dragonfly
+from topologies.fabric import Fabric
 from topologies.spine_leaf import SpineLeaf
 
 
@@ -30,9 +32,12 @@ def as_stats(rule: FlowRule) -> Any:
     )
 
 
+@pytest.mark.parametrize("fabric", [SpineLeaf(spines=3).build(), Dragonfly(a=3, p=1, h=1, g=4).build()])
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_rule_survives_the_wire(name: str) -> None:
-    rules = rules_of(POLICIES[name], SpineLeaf(spines=3).build(), frozenset({20}))
+def test_every_rule_survives_the_wire(name: str, fabric: Fabric) -> None:
+    if not fits(POLICIES[name], fabric):
+        return
+    rules = rules_of(POLICIES[name], fabric, frozenset({20}))
     for switch in rules.values():
         groups = [parser.OFPGroupMod(PROTOCOL, buckets=encode(Step("put-group", g)).buckets) for g in switch.groups]
         for group, ours in zip(groups, switch.groups, strict=True):
