@@ -2,7 +2,7 @@
 
 To add a policy: a file in policies/ with a function `(fabric, down) -> {switch name: SwitchRules}`, and a line in
 POLICIES; `@only_on(...)` says which fabrics it can route, if not all. The command line, the help and the registry-wide
-tests pick it up from here.
+tests pick it up from here. A policy that follows measured load is a value with `react`: see Reactive.
 """
 
 from controller.policies.ecmp import ecmp
@@ -10,6 +10,7 @@ from controller.policies.ecmp_group import ecmp_group
 from controller.policies.ecmp_polarised import ecmp_polarised
 from controller.policies.minimal import minimal
 from controller.policies.single_path import single_path
+from controller.policies.ugal import Ugal
 from controller.policies.valiant import valiant
 from controller.policy import Policy, PolicyError, check_fits, fits, multipath, only_on, parse_policy, rules_of
 from topologies.fabric import Fabric
@@ -21,6 +22,7 @@ POLICIES: dict[str, Policy] = {
     "single-path": single_path,
     "minimal": minimal,
     "valiant": valiant,
+    "ugal": Ugal(),
 }
 
 

@@ -5,8 +5,9 @@ ecmp                   a registered name
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from controller.loads import Loads
 from controller.match import Match, RuleError
 from controller.rules import SwitchRules
 from topologies.errors import Refused, unknown
@@ -16,6 +17,23 @@ from topologies.topology import load_attribute
 # (fabric, indices of the links that are down) -> rules by switch name
 Policy = Callable[[Fabric, frozenset[int]], dict[str, SwitchRules]]
 _P = TypeVar("_P", bound=Policy)
+
+
+@runtime_checkable
+class Reactive(Protocol):
+    """A policy whose rules depend on measured load: a value that is called like any other policy, and can tell its
+    successor. So a decision is a pure function too, and the state between decisions is the policy itself."""
+
+    # How often links are measured.
+    period_s: float
+
+    def __call__(self, fabric: Fabric, down: frozenset[int], /) -> dict[str, SwitchRules]: ...
+
+    def react(self, fabric: Fabric, down: frozenset[int], loads: Loads, /) -> "Reactive":
+        """The policy from now on; one that is equal changes nothing."""
+
+    def summary(self) -> dict[str, Any]:
+        """What it has decided, for people, as plain data."""
 
 
 class PolicyError(Refused):
@@ -73,7 +91,7 @@ def rules_of(policy: Policy, fabric: Fabric, down: frozenset[int] = frozenset())
 
     Raises PolicyError: a user's own policy may do anything, and a traceback from inside it helps nobody.
     """
-    name = getattr(policy, "__name__", repr(policy))
+    name = getattr(policy, "__name__", str(policy))
     try:
         rules = policy(fabric, down)
         for switch, its_rules in rules.items():

@@ -53,7 +53,7 @@ def is_connected_without(fabric: Fabric, link: Link) -> bool:
 
 
 @pytest.mark.parametrize("fabric", SMALL)
-@pytest.mark.parametrize("name", ["minimal", "valiant"])
+@pytest.mark.parametrize("name", ["minimal", "valiant", "ugal"])
 def test_every_flow_arrives_before_and_after_every_failure(name: str, fabric: str) -> None:
     """Without loop, and never back out of the port it came in by: the walk raises on both."""
     chosen = SMALL[fabric]
@@ -153,6 +153,6 @@ def test_what_is_no_dragonfly_is_refused_with_what_fits() -> None:
     assert is_dragonfly(BALANCED) and not is_dragonfly(SpineLeaf().build()) and not is_dragonfly(three_tier())
     with pytest.raises(PolicyError) as refusal:
         policy_for("valiant", SpineLeaf().build())
-    fitting = ", ".join(sorted(name for name in POLICIES if name not in ("minimal", "valiant")))
+    fitting = ", ".join(sorted(name for name in POLICIES if name not in ("minimal", "valiant", "ugal")))
     assert str(refusal.value) == f"policy 'valiant' does not fit fabric spine-leaf: choose from {fitting}"
     assert policy_for("valiant", BALANCED) is POLICIES["valiant"]
