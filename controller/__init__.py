@@ -1,20 +1,28 @@
 """Where packets go: a policy turns a Fabric into rules, a thin Ryu application sends them.
 
 To add a policy: a file in policies/ with a function `(fabric, down) -> {switch name: SwitchRules}`, and a line in
-POLICIES. The command line, the help and the registry-wide tests pick it up from here.
+POLICIES; `@only_on(...)` says which fabrics it can route, if not all. The command line, the help and the registry-wide
+tests pick it up from here. A policy that follows measured load is a value with `react`: see Reactive.
 """
 
 from controller.policies.ecmp import ecmp
 from controller.policies.ecmp_group import ecmp_group
 from controller.policies.ecmp_polarised import ecmp_polarised
+from controller.policies.minimal import minimal
 from controller.policies.single_path import single_path
-from controller.policy import Policy, PolicyError, multipath, parse_policy, rules_of
+from controller.policies.ugal import Ugal
+from controller.policies.valiant import valiant
+from controller.policy import Policy, PolicyError, check_fits, fits, multipath, only_on, parse_policy, rules_of
+from topologies.fabric import Fabric
 
 POLICIES: dict[str, Policy] = {
     "ecmp": ecmp,
     "ecmp-polarised": ecmp_polarised,
     "ecmp-group": ecmp_group,
     "single-path": single_path,
+    "minimal": minimal,
+    "valiant": valiant,
+    "ugal": Ugal(),
 }
 
 
@@ -23,4 +31,21 @@ def policy(spec: str) -> Policy:
     return parse_policy(spec, POLICIES)
 
 
-__all__ = ["POLICIES", "Policy", "PolicyError", "multipath", "policy", "rules_of"]
+def policy_for(spec: str, fabric: Fabric) -> Policy:
+    """The policy, refused unless it fits the fabric."""
+    chosen = policy(spec)
+    check_fits(spec, chosen, fabric, POLICIES)
+    return chosen
+
+
+__all__ = [
+    "POLICIES",
+    "Policy",
+    "PolicyError",
+    "fits",
+    "multipath",
+    "only_on",
+    "policy",
+    "policy_for",
+    "rules_of",
+]

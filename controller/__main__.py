@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller import POLICIES, Policy, policy, rules_of
+from controller import POLICIES, Policy, policy_for, rules_of
 from controller.listening import check_free
 from topologies.errors import Refused
 from topologies.fabric import Fabric
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT. Raises Refused."""
     fabric = read_fabric(options.fabric)
-    chosen = policy(options.policy)
+    chosen = policy_for(options.policy, fabric)
     # A policy that cannot do this fabric is refused now, not when the first switch connects.
     rules_of(chosen, fabric)
     check_free(options.listen, options.port)

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from controller import openflow
 from controller.exchange import Exchange, NoAnswer
+from controller.loads import Loads, loads
 from controller.openflow import ofp
-from controller.policy import Policy
+from controller.policy import Policy, Reactive
 from controller.rules import SwitchRules
 from controller.ryu_compat import (
     CONFIG_DISPATCHER,
@@ -38,6 +39,7 @@ log = logging.getLogger("controller")
 ANSWER_S = 5.0
 # Sent messages whose text is kept, to name the rule that an error is about.
 _REMEMBERED = 10_000
+PORT_STATS_S = 2.0
 
 
 class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
@@ -55,6 +57,8 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         self.n_errors = 0
         self.last_error: str | None = None
         self.packet_ins = 0
+        self.readings = 0
+        self.reactions = 0
         self.generation = 0
         self.converged_at: float | None = None
         self.unknown_dpids: set[int] = set()
@@ -70,6 +74,8 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
     def start(self) -> None:
         super().start()
         self.threads.append(hub.spawn(self._converge_forever))
+        if isinstance(self.state.policy, Reactive):
+            self.threads.append(hub.spawn(self._react_forever, self.state.policy.period_s))
 
     @property
     def is_ready(self) -> bool:
@@ -229,6 +235,44 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
                 self.exchange.finish(pending, deadline - time.monotonic())
             except NoAnswer as silence:
                 self._drop(switch, datapath, str(silence))
+
+    # -- measured load ----------------------------------------------------------------------------------------------
+
+    def read_ports(self) -> dict[str, dict[str, Any]]:
+        """switch -> interface -> counters, asked now, of the switches that answer in time."""
+        asked = [(name, datapath, openflow.port_stats_request(datapath)) for name, datapath in self.datapaths.items()]
+        answers = self.exchange.ask_all(asked, PORT_STATS_S)
+        return {switch: self._by_intf(switch, answers[switch]) for switch in sorted(answers)}
+
+    def _by_intf(self, switch: str, bodies: list[Any]) -> dict[str, Any]:
+        intf = {port.number: port.intf for port in self.state.fabric.ports_of(switch)}
+        return {intf[body.port_no]: body for body in bodies if body.port_no in intf}
+
+    def _react_forever(self, period_s: float) -> None:
+        """Between readings that a convergence has disturbed nothing is decided."""
+        before: tuple[float, dict[str, int]] | None = None
+        while self.is_active:
+            hub.sleep(period_s)
+            now = time.monotonic(), self._sent_bytes()
+            if before and self.is_ready:
+                try:
+                    self._react(loads(self.state.fabric, before[1], now[1], now[0] - before[0]))
+                except Exception:
+                    # A user's policy may do anything; the rules stay, and links are still measured.
+                    self._error(f"policy {self.policy_name} cannot react")
+                    log.exception("reaction failed")
+            before = now if self.is_ready else None
+
+    def _sent_bytes(self) -> dict[str, int]:
+        return {intf: body.tx_bytes for ports in self.read_ports().values() for intf, body in ports.items()}
+
+    def _react(self, measured: Loads) -> None:
+        self.readings += 1
+        if self.state.measured(measured):
+            self.reactions += 1
+            decided = self.state.policy.summary() if isinstance(self.state.policy, Reactive) else {}
+            log.info("%s, reaction %d, reading %d: %s", self.policy_name, self.reactions, self.readings, decided)
+            self._dirty.set()
 
     def _remember(self, dpid: int, xid: int, text: str) -> None:
         self._sent[dpid, xid] = text

@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from controller.dataplane import DataPlane, DataPlaneError, Dropped, Hairpin, Loop
 from controller.flow import UDP, Flow
-from controller.policy import Policy, PolicyError, is_multipath, parse_policy, rules_of
+from controller.match import is_in
+from controller.policy import Policy, PolicyError, fits, is_multipath, parse_policy, rules_of
 from controller.routing import Adjacency, NextHops, adjacency, attached, distances, next_hops, prefixes
-from controller.rules import SwitchRules, ipv4_int, value_and_mask
+from controller.rules import SwitchRules
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
 from topologies.topology import load_attribute
@@ -26,6 +27,8 @@ MAX_PAIRS = 4000
 MAX_FAILURES = 256
 PAIRS_PER_FAILURE = 40
 PAIRS_SPREAD = 30
+# One where a single table forwards; a pipeline of tables has a rule or more per destination in each.
+RULES_PER_DESTINATION = 12
 # Flows per equal-cost link: with 32 the chance that a fair hash leaves one of them out is below 1e-12.
 FLOWS_PER_LINK = 32
 
@@ -76,8 +79,8 @@ def default_fabrics() -> dict[str, Fabric]:
 
 
 def check_policy(policy: Policy, fabrics: Mapping[str, Fabric]) -> list[Finding]:
-    """All findings, in order of the fabrics; none means that the policy conforms."""
-    return [finding for name, fabric in fabrics.items() for finding in _check(policy, name, fabric)]
+    """All findings on the fabrics that the policy fits, in their order; none means that it conforms."""
+    return [x for name, fabric in fabrics.items() if fits(policy, fabric) for x in _check(policy, name, fabric)]
 
 
 def _check(policy: Policy, name: str, fabric: Fabric) -> Iterator[Finding]:
@@ -107,9 +110,9 @@ def _too_many(fabric: Fabric, rules: Rules) -> Iterator[Answer]:
     """Rules grow with the hosts on a switch and the prefixes of the fabric, not with all hosts."""
     n_prefixes = len(prefixes(fabric))
     for switch, its_rules in rules.items():
-        allowed = len(attached(fabric, switch)) + n_prefixes
-        if len(its_rules.flows) > allowed:
-            yield "rule-count", f"{switch} has {len(its_rules.flows)} rules for {allowed} hosts and prefixes"
+        destinations = len(attached(fabric, switch)) + n_prefixes
+        if len(its_rules.flows) > RULES_PER_DESTINATION * destinations:
+            yield "rule-count", f"{switch} has {len(its_rules.flows)} rules for {destinations} hosts and prefixes"
         if len(its_rules.groups) > n_prefixes:
             yield "rule-count", f"{switch} has {len(its_rules.groups)} groups for {n_prefixes} prefixes"
 
@@ -175,7 +178,7 @@ def _unused(fabric: Fabric, rules: Rules, ends: "_Ends") -> Iterator[Answer]:
 
 def _equal_cost(fabric: Fabric, hops: NextHops, source: str, address: str) -> set[str]:
     """Egress interfaces on all shortest paths from the switch to the address's owner."""
-    prefix = next((p for p in hops[source] if _is_in(address, p)), None)
+    prefix = next((p for p in hops[source] if is_in(address, p)), None)
     intfs: set[str] = set()
     todo, done = [source], set()
     while todo:
@@ -188,11 +191,6 @@ def _equal_cost(fabric: Fabric, hops: NextHops, source: str, address: str) -> se
         intfs.update(port.intf for port in ways)
         todo.extend(fabric.peer(port).node for port in ways)
     return intfs
-
-
-def _is_in(address: str, prefix: str) -> bool:
-    value, mask = value_and_mask(prefix)
-    return ipv4_int(address) & mask == value
 
 
 # -- pairs and failures ---------------------------------------------------------------------------------------------

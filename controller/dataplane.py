@@ -1,15 +1,16 @@
 """A data plane without a switch: walks a packet through the rules, hop by hop, and says where it comes out.
 
-`bundle` is computed as Open vSwitch does, so a walk is a prediction of the real path. A select group's hash cannot be
-predicted: `path` says so, `paths` gives all that may happen.
+`bundle` and `multipath` are computed as Open vSwitch does, so a walk is a prediction of the real path. A select group's
+hash cannot be predicted: `path` says so, `paths` gives all that may happen.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-from controller.flow import Flow
-from controller.ovs_hash import choose
-from controller.rules import Bundle, FlowRule, SetField, SwitchRules
+from controller.actions import Bundle, GotoTable, Multipath, SetField
+from controller.flow import Flow, Packet
+from controller.ovs_hash import choose, modulo_n
+from controller.rules import FlowRule, SwitchRules
 from topologies.fabric import Fabric, Port
 
 
@@ -30,19 +31,11 @@ class Hairpin(Dropped):
 
 
 class Loop(DataPlaneError):
-    """The packet came back to a switch by the same port: it circles until its TTL ends."""
+    """The packet came back to a switch by the same port and with the same MAC: it circles until its TTL ends."""
 
 
 class Unpredictable(DataPlaneError):
     """A select group with more than one live bucket."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Packet:
-    """What a walk carries: the frame's destination MAC, and the (switch, port) pairs it has entered by."""
-
-    eth_dst: str
-    entered: frozenset[tuple[str, int]] = frozenset()
 
 
 class DataPlane:
@@ -72,40 +65,39 @@ class DataPlane:
             raise Dropped(flow, flow.src_ip, "no host has the source address")
         if self._fabric.link_of(nic.intf).index in self._down:
             raise Dropped(flow, nic.node, "the host's link is down")
-        for rest in self._enter(flow, self._fabric.peer(nic), _Packet(self._fabric.gateway_mac), pick):
+        first = self._fabric.peer(nic)
+        packet = Packet(flow, first.number, self._fabric.gateway_mac)
+        for rest in self._enter(first.node, packet, frozenset(), pick):
             yield [nic, *rest]
 
-    def _enter(self, flow: Flow, ingress: Port, packet: _Packet, pick: "_Pick") -> Iterator[list[Port]]:
-        """The egress ports from here on, for a packet that arrives at a switch through `ingress`."""
-        switch = ingress.node
-        here = (switch, ingress.number)
-        if here in packet.entered:
-            raise Loop(flow, switch, "goes round in a loop")
+    def _enter(self, switch: str, packet: Packet, seen: "_Seen", pick: "_Pick") -> Iterator[list[Port]]:
+        """The egress ports from here on, for a packet that arrives at a switch."""
+        here = (switch, packet.in_port, packet.eth_dst)
+        if here in seen:
+            raise Loop(packet.flow, switch, "goes round in a loop")
         rules = self._rules.get(switch, SwitchRules())
-        rule = rules.lookup(flow, ingress.number)
-        if rule is None:
-            raise Dropped(flow, switch, "no rule matches")
-        packet = _Packet(_eth_dst(rule, packet.eth_dst), packet.entered | {here})
-        for number in pick(flow, switch, self._live(flow, switch, rules, rule)):
-            if number == ingress.number:
-                raise Hairpin(flow, switch, f"sent back out of port {number}")
-            yield from self._leave(flow, switch, number, packet, pick)
+        rule, packet = _through_tables(switch, rules, packet)
+        for number in pick(packet.flow, switch, self._live(packet.flow, switch, rules, rule)):
+            if number == packet.in_port:
+                raise Hairpin(packet.flow, switch, f"sent back out of port {number}")
+            yield from self._leave(switch, number, packet, seen | {here}, pick)
 
-    def _leave(self, flow: Flow, switch: str, number: int, packet: _Packet, pick: "_Pick") -> Iterator[list[Port]]:
+    def _leave(self, switch: str, number: int, packet: Packet, seen: "_Seen", pick: "_Pick") -> Iterator[list[Port]]:
         egress, far, _ = self._ports_of(switch)[number]
         if not self._fabric.node(far.node).is_host:
-            for rest in self._enter(flow, far, packet, pick):
+            # Registers are the switch's own: the next one starts with zeros.
+            for rest in self._enter(far.node, Packet(packet.flow, far.number, packet.eth_dst), seen, pick):
                 yield [egress, *rest]
-        elif far.ip != flow.dst_ip:
-            raise Dropped(flow, switch, f"delivered to {far.node}, which has address {far.ip},")
+        elif far.ip != packet.flow.dst_ip:
+            raise Dropped(packet.flow, switch, f"delivered to {far.node}, which has address {far.ip},")
         elif far.mac != packet.eth_dst:
-            raise Dropped(flow, switch, f"delivered to {far.node} with destination MAC {packet.eth_dst}")
+            raise Dropped(packet.flow, switch, f"delivered to {far.node} with destination MAC {packet.eth_dst}")
         else:
             yield [egress]
 
     def _live(self, flow: Flow, switch: str, rules: SwitchRules, rule: FlowRule) -> list[int]:
         """The ports that the rule may send the packet to, given what is down: one, or a group's live buckets."""
-        forward, ports = rule.forward, self._ports_of(switch)
+        forward, ports = rule.end, self._ports_of(switch)
         candidates = forward.ports if isinstance(forward, Bundle) else rules.ports_of(forward)
         alive = [number in ports and ports[number][2] for number in candidates]
         if isinstance(forward, Bundle):
@@ -127,6 +119,32 @@ class DataPlane:
 
 
 _Pick = Callable[[Flow, str, list[int]], list[int]]
+# (switch, port, destination MAC) that a packet has entered by.
+_Seen = frozenset[tuple[str, int, str]]
+
+
+def _through_tables(switch: str, rules: SwitchRules, packet: Packet) -> tuple[FlowRule, Packet]:
+    """The rule that forwards the packet, and the packet as all tables up to there have made it."""
+    table = 0
+    while True:
+        rule = rules.lookup(packet, table)
+        if rule is None:
+            raise Dropped(packet.flow, switch, f"no rule matches in table {table}" if table else "no rule matches")
+        packet = _written(rule, packet)
+        if not isinstance(rule.end, GotoTable):
+            return rule, packet
+        table = rule.end.table
+
+
+def _written(rule: FlowRule, packet: Packet) -> Packet:
+    for action in rule.actions:
+        if isinstance(action, SetField) and action.field == "eth_dst":
+            packet = replace(packet, eth_dst=action.value)
+        elif isinstance(action, Multipath):
+            registers = list(packet.registers)
+            registers[action.register] = modulo_n(packet.flow, action.basis, action.n)
+            packet = replace(packet, registers=tuple(registers))
+    return packet
 
 
 def _only(flow: Flow, switch: str, ports: list[int]) -> list[int]:
@@ -137,11 +155,6 @@ def _only(flow: Flow, switch: str, ports: list[int]) -> list[int]:
 
 def _any(_flow: Flow, _switch: str, ports: list[int]) -> list[int]:
     return ports
-
-
-def _eth_dst(rule: FlowRule, before: str) -> str:
-    written = [a.value for a in rule.actions if isinstance(a, SetField) and a.field == "eth_dst"]
-    return written[-1] if written else before
 
 
 def path(

@@ -1,5 +1,8 @@
 """Question and answer over OpenFlow: matches replies to requests by transaction id, with a deadline."""
 
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from controller.openflow import ofp
@@ -27,6 +30,15 @@ class Exchange:
     def ask(self, datapath: Any, request: Any, timeout_s: float) -> list[Any]:
         """The bodies of all parts of the reply. Blocks this green thread; raises NoAnswer."""
         return self.finish(self.start(datapath, request), timeout_s)
+
+    def ask_all(self, requests: Iterable[tuple[str, Any, Any]], timeout_s: float) -> dict[str, list[Any]]:
+        """(name, datapath, request) of many switches at once -> name: bodies, of those that answered in time."""
+        pending = [(name, self.start(datapath, request)) for name, datapath, request in requests]
+        deadline, answers = time.monotonic() + timeout_s, {}
+        for name, question in pending:
+            with suppress(NoAnswer):
+                answers[name] = self.finish(question, deadline - time.monotonic())
+        return answers
 
     def start(self, datapath: Any, request: Any) -> _Pending:
         """Send the request; `finish` waits for its reply. So many switches can be asked at once."""

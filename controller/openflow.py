@@ -4,27 +4,26 @@ Everything we install carries COOKIE, so that rules of somebody else (a user's `
 nor touched.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Network
 from typing import Any
 
-from controller.flow import SCTP, TCP, UDP
-from controller.rules import (
+from controller.actions import (
     Action,
-    Bucket,
     Bundle,
     DecTtl,
-    FlowRule,
     Forward,
+    GotoTable,
     Group,
-    GroupRule,
-    Match,
+    Multipath,
     Output,
     SetField,
-    Step,
-    SwitchRules,
 )
+from controller.changes import Step
+from controller.flow import SCTP, TCP, UDP
+from controller.match import Match
+from controller.rules import Bucket, FlowRule, GroupRule, SwitchRules
 from controller.ryu_compat import ProtocolDesc, nicira_ext, ofproto_v1_3, ofproto_v1_3_parser
 
 ofp, parser = ofproto_v1_3, ofproto_v1_3_parser
@@ -43,6 +42,9 @@ _OFPGC_ADD_OR_MOD = 0x8000
 # The last number an ordinary port can have (OFPP_MAX - 1). Open vSwitch takes a member that does not exist for dead.
 # OFPP_NONE would not do: it counts as alive, and its packets are lost.
 _VACANT = 0xFEFF
+# Fields whose name and value are the same on both sides.
+_PLAIN = ("in_port", "eth_dst", "ip_proto", "reg0", "reg1")
+_REGISTERS = ("reg0", "reg1")
 _L4 = {TCP: "tcp", UDP: "udp", SCTP: "sctp"}
 
 # -- encoding -------------------------------------------------------------------------------------------------------
@@ -63,7 +65,6 @@ def encode(step: Step, protocol: Any = PROTOCOL) -> Any:
 
 def _flow_mod(rule: FlowRule, command: int, protocol: Any) -> Any:
     deletes = command == ofp.OFPFC_DELETE_STRICT
-    apply = parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, [_action(a) for a in rule.actions])
     return parser.OFPFlowMod(
         datapath=protocol,
         cookie=COOKIE,
@@ -75,8 +76,16 @@ def _flow_mod(rule: FlowRule, command: int, protocol: Any) -> Any:
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,
         match=_match(rule.match),
-        instructions=[] if deletes else [apply],
+        instructions=[] if deletes else list(_instructions(rule)),
     )
+
+
+def _instructions(rule: FlowRule) -> Iterator[Any]:
+    actions = [_action(a) for a in rule.actions if not isinstance(a, GotoTable)]
+    if actions:
+        yield parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions)
+    if isinstance(rule.end, GotoTable):
+        yield parser.OFPInstructionGotoTable(rule.end.table)
 
 
 def _group_mod(rule: GroupRule, command: int, protocol: Any) -> Any:
@@ -97,9 +106,7 @@ def _group_mod(rule: GroupRule, command: int, protocol: Any) -> Any:
 
 
 def _match(match: Match) -> Any:
-    fields: dict[str, Any] = {}
-    if match.in_port is not None:
-        fields["in_port"] = match.in_port
+    fields: dict[str, Any] = {name: getattr(match, name) for name in _PLAIN if getattr(match, name) is not None}
     if match.is_ip:
         fields["eth_type"] = _ETH_TYPE_IP
     for name in ("ipv4_src", "ipv4_dst"):
@@ -107,12 +114,10 @@ def _match(match: Match) -> Any:
         if prefix is not None:
             address, slash, _ = prefix.partition("/")
             fields[name] = (address, str(IPv4Network(prefix).netmask)) if slash else address
-    if match.ip_proto is not None:
-        fields["ip_proto"] = match.ip_proto
-        for side in ("src", "dst"):
-            port = getattr(match, f"l4_{side}")
-            if port is not None:
-                fields[f"{_L4[match.ip_proto]}_{side}"] = port
+    for side in ("src", "dst"):
+        port = getattr(match, f"l4_{side}")
+        if port is not None and match.ip_proto is not None:
+            fields[f"{_L4[match.ip_proto]}_{side}"] = port
     return parser.OFPMatch(**fields)
 
 
@@ -133,11 +138,24 @@ def _bundle(action: Bundle) -> Any:
     )
 
 
+def _multipath(action: Multipath) -> Any:
+    return parser.NXActionMultipath(
+        fields=_NX_HASH_FIELDS_SYMMETRIC_L3L4_UDP,
+        basis=action.basis,
+        algorithm=nicira_ext.NX_MP_ALG_MODULO_N,
+        max_link=action.n - 1,
+        arg=0,
+        ofs_nbits=nicira_ext.ofs_nbits(0, 31),
+        dst=f"reg{action.register}",
+    )
+
+
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
     SetField: lambda a: parser.OFPActionSetField(**{a.field: a.value}),
     DecTtl: lambda _: parser.OFPActionDecNwTtl(),
     Output: lambda a: parser.OFPActionOutput(a.port),
     Bundle: _bundle,
+    Multipath: _multipath,
     Group: lambda a: parser.OFPActionGroup(a.group_id),
 }
 
@@ -204,11 +222,11 @@ def delete_request(stats: Any, protocol: Any = PROTOCOL) -> Any:
 
 
 def decode_flow(stats: Any) -> FlowRule:
-    actions = [a for i in stats.instructions for a in i.actions]
     try:
-        return FlowRule(_decode_match(stats.match), tuple(map(_decode_action, actions)), stats.priority, stats.table_id)
+        actions = tuple(action for i in stats.instructions for action in _decode_instruction(i))
+        return FlowRule(_decode_match(stats.match), actions, stats.priority, stats.table_id)
     except (ValueError, AttributeError, KeyError) as error:
-        raise Undecodable(f"{stats.match} {actions}: {error}") from error
+        raise Undecodable(f"{stats.match} {stats.instructions}: {error}") from error
 
 
 def _decode_group(desc: Any) -> GroupRule:
@@ -231,7 +249,7 @@ def _decode_match(match: Any) -> Match:
     for name, value in match.items():
         if name in ("ipv4_src", "ipv4_dst"):
             fields[name] = "/".join(value) if isinstance(value, tuple) else value
-        elif name in ("in_port", "ip_proto"):
+        elif name in _PLAIN:
             fields[name] = value
         elif name != "eth_type":
             protocol, _, side = name.partition("_")
@@ -241,11 +259,20 @@ def _decode_match(match: Any) -> Match:
     return Match(**fields)
 
 
+def _decode_instruction(instruction: Any) -> Iterator[Action]:
+    if isinstance(instruction, parser.OFPInstructionGotoTable):
+        yield GotoTable(instruction.table_id)
+    else:
+        yield from map(_decode_action, instruction.actions)
+
+
 def _decode_action(action: Any) -> Action:
     if isinstance(action, parser.OFPActionSetField):
         return SetField(action.key, action.value)
     if isinstance(action, parser.OFPActionDecNwTtl):
         return DecTtl()
+    if isinstance(action, parser.NXActionMultipath):
+        return Multipath(action.basis, action.max_link + 1, _REGISTERS.index(action.dst))
     return _decode_forward(action)
 
 

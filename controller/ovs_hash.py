@@ -1,7 +1,8 @@
-"""Open vSwitch's flow hash, value for value: which member of a `bundle` a flow takes.
+"""Open vSwitch's flow hash, value for value: which member of a `bundle` a flow takes, what `multipath` loads.
 
 From lib/hash.h (the MurmurHash3 variant that generic builds for x86-64 and arm64 use; one compiled with -msse4.2 uses
-CRC32 instead), lib/flow.c flow_hash_symmetric_l3l4() and lib/bundle.c execute_hrw(). vswitchd computes it for either
+CRC32 instead), lib/flow.c flow_hash_symmetric_l3l4(), lib/bundle.c execute_hrw() and
+lib/multipath.c multipath_algorithm(). vswitchd computes it for either
 datapath, so kernel and userspace agree.
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from controller.flow import SCTP, TCP, UDP, Flow
-from controller.rules import ipv4_int
+from controller.match import ipv4_int
 
 _MASK = 0xFFFFFFFF
 # With ICMP and the like only addresses and protocol are hashed.
@@ -61,3 +62,8 @@ def choose(flow: Flow, basis: int, alive: Sequence[bool]) -> int | None:
     weights = [(hash_2words(i, flow_hash), -i) for i, up in enumerate(alive) if up]
     # On a tie the earlier member stays, hence -i.
     return -max(weights)[1] if weights else None
+
+
+def modulo_n(flow: Flow, basis: int, n: int) -> int:
+    """What `multipath` with algorithm modulo_n loads: 0..n-1."""
+    return symmetric_l3l4_udp(flow, basis) % n

@@ -5,9 +5,11 @@ ecmp                   a registered name
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from controller.rules import Match, RuleError, SwitchRules
+from controller.loads import Loads
+from controller.match import Match, RuleError
+from controller.rules import SwitchRules
 from topologies.errors import Refused, unknown
 from topologies.fabric import Fabric
 from topologies.topology import load_attribute
@@ -15,6 +17,23 @@ from topologies.topology import load_attribute
 # (fabric, indices of the links that are down) -> rules by switch name
 Policy = Callable[[Fabric, frozenset[int]], dict[str, SwitchRules]]
 _P = TypeVar("_P", bound=Policy)
+
+
+@runtime_checkable
+class Reactive(Protocol):
+    """A policy whose rules depend on measured load: a value that is called like any other policy, and can tell its
+    successor. So a decision is a pure function too, and the state between decisions is the policy itself."""
+
+    # How often links are measured.
+    period_s: float
+
+    def __call__(self, fabric: Fabric, down: frozenset[int], /) -> dict[str, SwitchRules]: ...
+
+    def react(self, fabric: Fabric, down: frozenset[int], loads: Loads, /) -> "Reactive":
+        """The policy from now on; one that is equal changes nothing."""
+
+    def summary(self) -> dict[str, Any]:
+        """What it has decided, for people, as plain data."""
 
 
 class PolicyError(Refused):
@@ -29,6 +48,29 @@ def multipath(policy: _P) -> _P:
 
 def is_multipath(policy: Policy) -> bool:
     return bool(getattr(policy, "multipath", False))
+
+
+def only_on(has_shape: Callable[[Fabric], bool]) -> Callable[[_P], _P]:
+    """Marks a policy that can only route fabrics of a certain shape."""
+
+    def mark(policy: _P) -> _P:
+        policy.__dict__["has_shape"] = has_shape
+        return policy
+
+    return mark
+
+
+def fits(policy: Policy, fabric: Fabric) -> bool:
+    """Whether the policy can route the fabric; one that says nothing fits any."""
+    has_shape: Callable[[Fabric], bool] = getattr(policy, "has_shape", lambda _: True)
+    return has_shape(fabric)
+
+
+def check_fits(spec: str, policy: Policy, fabric: Fabric, registry: Mapping[str, Policy]) -> None:
+    """Refuses a policy that does not fit the fabric, with the known ones that do."""
+    if not fits(policy, fabric):
+        known = ", ".join(sorted(name for name, other in registry.items() if fits(other, fabric)))
+        raise PolicyError(f"policy {spec!r} does not fit fabric {fabric.name}: choose from {known}")
 
 
 def parse_policy(spec: str, registry: Mapping[str, Policy]) -> Policy:
@@ -49,7 +91,7 @@ def rules_of(policy: Policy, fabric: Fabric, down: frozenset[int] = frozenset())
 
     Raises PolicyError: a user's own policy may do anything, and a traceback from inside it helps nobody.
     """
-    name = getattr(policy, "__name__", repr(policy))
+    name = getattr(policy, "__name__", str(policy))
     try:
         rules = policy(fabric, down)
         for switch, its_rules in rules.items():
@@ -66,9 +108,9 @@ def _check_fits(fabric: Fabric, switch: str, rules: SwitchRules) -> None:
     if switch not in switches:
         raise RuleError(unknown("switch", switch, switches))
     ports = {p.number for p in fabric.ports_of(switch)}
-    used = {port for flow in rules.flows for port in rules.ports_of(flow.forward)}
+    used = {port for flow in rules.flows for port in rules.ports_of(flow.end)}
     used.update(port for group in rules.groups for port in group.ports)
     if not used <= ports:
         raise RuleError(f"{switch} has no port {min(used - ports)}: its ports are 1..{max(ports, default=0)}")
-    if any(flow.match == Match() for flow in rules.flows):
+    if any(flow.table == 0 and flow.match == Match() for flow in rules.flows):
         raise RuleError(f"{switch} has a rule that matches every packet")

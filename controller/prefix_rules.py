@@ -5,8 +5,10 @@ They differ in one thing only: what a switch does when several ports lead to a p
 
 from collections.abc import Callable
 
+from controller.actions import DecTtl, Forward, Output, SetField
+from controller.match import Match, value_and_mask
 from controller.routing import attached, next_hops, places, prefixes
-from controller.rules import DecTtl, FlowRule, Forward, GroupRule, Match, Output, SetField, SwitchRules, value_and_mask
+from controller.rules import FlowRule, GroupRule, SwitchRules
 from topologies.fabric import Fabric, Node
 
 # Longest prefix first: priority = base + prefix length. Far above 0, the table-miss rule's, so that no catch-all that
@@ -34,7 +36,7 @@ def route(fabric: Fabric, down: frozenset[int], spread: Spread) -> dict[str, Swi
     return rules
 
 
-def deliver(fabric: Fabric, switch: str) -> list[FlowRule]:
+def deliver(fabric: Fabric, switch: str, table: int = 0) -> list[FlowRule]:
     """The last hop: the frame gets the host's MAC as destination and the gateway's as source, as from a router."""
     return [
         FlowRule(
@@ -46,14 +48,15 @@ def deliver(fabric: Fabric, switch: str) -> list[FlowRule]:
                 Output(own.number),
             ),
             BASE_PRIORITY + 32,
+            table,
         )
         for own, far in attached(fabric, switch)
     ]
 
 
-def rule_toward(prefix: str, forward: Forward) -> FlowRule:
+def rule_toward(prefix: str, forward: Forward, table: int = 0) -> FlowRule:
     length = value_and_mask(prefix)[1].bit_count()
-    return FlowRule(Match(ipv4_dst=prefix), (DecTtl(), forward), BASE_PRIORITY + length)
+    return FlowRule(Match(ipv4_dst=prefix), (DecTtl(), forward), BASE_PRIORITY + length, table)
 
 
 def only_port(ports: tuple[int | None, ...]) -> Output | None:

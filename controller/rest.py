@@ -1,11 +1,10 @@
-"""What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /ports and /rules[/SWITCH]."""
+"""What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /policy, /ports and /rules[/SWITCH]."""
 
 import json
-import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from controller import openflow
-from controller.exchange import NoAnswer
+from controller.policy import Reactive
 from controller.rules import SwitchRules
 from controller.ryu_compat import get, wsgi
 from topologies.errors import unknown
@@ -13,7 +12,6 @@ from topologies.errors import unknown
 if TYPE_CHECKING:
     from controller.app import FabricApp
 
-PORT_STATS_S = 2.0
 _COUNTERS = tuple(f"{way}_{what}" for what in ("packets", "bytes", "dropped", "errors") for way in ("rx", "tx"))
 
 
@@ -42,6 +40,10 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
     @get("/links")
     def links(self, _request: Any, **_kwargs: Any) -> Any:
         return _json(links(self._app))
+
+    @get("/policy")
+    def policy(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json(policy(self._app))
 
     @get("/ports")
     def ports(self, _request: Any, **_kwargs: Any) -> Any:
@@ -74,6 +76,7 @@ def status(app: "FabricApp") -> dict[str, Any]:
         "last_error": app.last_error,
         "packet_ins": app.packet_ins,
         "policy": app.policy_name,
+        "reactions": app.reactions,
         "generation": app.generation,
         "converged_at": app.converged_at,
         "links_down": len(app.state.down),
@@ -96,28 +99,21 @@ def links(app: "FabricApp") -> list[dict[str, Any]]:
     ]
 
 
+def policy(app: "FabricApp") -> dict[str, Any]:
+    """How often port counters were read and how often that changed rules; if any: every `period_s`, and what `decided`."""
+    chosen = app.state.policy
+    measures = {"period_s": chosen.period_s, "decided": chosen.summary()} if isinstance(chosen, Reactive) else {}
+    return {"name": app.policy_name, "readings": app.readings, "reactions": app.reactions, **measures}
+
+
 def ports(app: "FabricApp") -> dict[str, Any]:
     """Counters by switch and interface, asked now; `missing` are the switches that did not answer in time."""
-    asked = [
-        (switch, app.exchange.start(datapath, openflow.port_stats_request(datapath)))
-        for switch, datapath in sorted(app.datapaths.items())
-    ]
-    deadline = time.monotonic() + PORT_STATS_S
-    counters: dict[str, dict[str, dict[str, int]]] = {}
-    for switch, pending in asked:
-        try:
-            bodies = app.exchange.finish(pending, deadline - time.monotonic())
-        except NoAnswer:
-            continue
-        counters[switch] = _counters(app, switch, bodies)
+    counters = {switch: _counters(bodies) for switch, bodies in app.read_ports().items()}
     return {"ports": counters, "missing": [s.name for s in app.state.fabric.switches if s.name not in counters]}
 
 
-def _counters(app: "FabricApp", switch: str, bodies: list[Any]) -> dict[str, dict[str, int]]:
-    intf = {port.number: port.intf for port in app.state.fabric.ports_of(switch)}
-    return {
-        intf[body.port_no]: {name: getattr(body, name) for name in _COUNTERS} for body in bodies if body.port_no in intf
-    }
+def _counters(bodies: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    return {intf: {name: getattr(body, name) for name in _COUNTERS} for intf, body in bodies.items()}
 
 
 def _texts(rules: SwitchRules) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from ipaddress import IPv4Network
 
-from controller.rules import ipv4_int, value_and_mask
+from controller.match import ipv4_int, value_and_mask
 from topologies.fabric import Fabric, Port
 
 # switch -> [(own port number, switch at the far end)]

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.policy import Policy, rules_of
+from controller.loads import Loads
+from controller.policy import Policy, Reactive, rules_of
 from controller.rules import SwitchRules
 from controller.update import Stage, plan
 from topologies.fabric import Fabric
@@ -20,7 +21,7 @@ class State:
     policy: Policy
     installed: dict[str, SwitchRules] = field(default_factory=dict)
     _dead: set[str] = field(default_factory=set)
-    _target: tuple[frozenset[int], dict[str, SwitchRules]] | None = None
+    _target: tuple[frozenset[int], Policy, dict[str, SwitchRules]] | None = None
 
     def __post_init__(self) -> None:
         self._switch_of = {switch.dpid: switch.name for switch in self.fabric.switches}
@@ -48,6 +49,13 @@ class State:
         if intf is not None:
             (self._dead.discard if up else self._dead.add)(intf)
 
+    def measured(self, loads: Loads) -> bool:
+        """How busy links were of late; whether the policy wants other rules now."""
+        if not isinstance(self.policy, Reactive):
+            return False
+        before, self.policy = self.policy, self.policy.react(self.fabric, self.down, loads)
+        return before != self.policy
+
     # -- what follows from it ---------------------------------------------------------------------------------------
 
     @property
@@ -59,9 +67,9 @@ class State:
     def target(self) -> dict[str, SwitchRules]:
         """What every switch should have. Raises PolicyError."""
         down = self.down
-        if self._target is None or self._target[0] != down:
-            self._target = (down, rules_of(self.policy, self.fabric, down))
-        return self._target[1]
+        if self._target is None or self._target[0] != down or self._target[1] is not self.policy:
+            self._target = (down, self.policy, rules_of(self.policy, self.fabric, down))
+        return self._target[2]
 
     def stages(self) -> list[Stage]:
         """What to send to the switches we know, in order."""

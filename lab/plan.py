@@ -173,7 +173,7 @@ def plan(experiment: Experiment) -> Plan:
     _check_experiment(experiment)
     made = _topology(experiment)
     fabric = _fabric(experiment, made)
-    controller.policy(experiment.routing)
+    controller.policy_for(experiment.routing, fabric)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks

@@ -8,9 +8,10 @@ Its hash is symmetric: it sees source XOR destination, of addresses and of ports
 ports may all be one flow to it (198.18.0.1 ^ 198.18.0.9 = 198.18.0.2 ^ 198.18.0.10): traffic must vary a port.
 """
 
+from controller.actions import Bundle, Forward
 from controller.policy import multipath
 from controller.prefix_rules import only_port, route
-from controller.rules import Bundle, Forward, GroupRule, SwitchRules
+from controller.rules import GroupRule, SwitchRules
 from topologies.fabric import Fabric, Node
 
 

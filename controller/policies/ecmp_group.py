@@ -4,9 +4,10 @@ The userspace datapath hashes UDP by address only and the hash cannot be predict
 buckets' flows too. One group per prefix, changed in place when links fail.
 """
 
+from controller.actions import Forward, Group, Output
 from controller.policy import multipath
 from controller.prefix_rules import route
-from controller.rules import Bucket, Forward, Group, GroupRule, Output, SwitchRules
+from controller.rules import Bucket, GroupRule, SwitchRules
 from topologies.fabric import Fabric, Node
 
 

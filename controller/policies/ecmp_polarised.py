@@ -4,8 +4,9 @@ The second stage sees only flows that the first has already sorted by the same h
 of its links stay empty. There to be measured against `ecmp`.
 """
 
+from controller.actions import Bundle, Forward
 from controller.prefix_rules import only_port, route
-from controller.rules import Bundle, Forward, GroupRule, SwitchRules
+from controller.rules import GroupRule, SwitchRules
 from topologies.fabric import Fabric, Node
 
 SAME_BASIS = 1

@@ -1,7 +1,8 @@
 """One path per destination, always the first port: the fabric as a spanning tree would leave it. The baseline."""
 
+from controller.actions import Forward, Output
 from controller.prefix_rules import route
-from controller.rules import Forward, GroupRule, Output, SwitchRules
+from controller.rules import GroupRule, SwitchRules
 from topologies.fabric import Fabric, Node
 
 

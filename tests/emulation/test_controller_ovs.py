@@ -275,7 +275,8 @@ def refused_rule() -> dict[str, Any]:
     """A user's policy with a rule that types allow and the switch does not: table 255 cannot hold rules."""
     fabric = SpineLeaf(spines=0, leaves=1, hosts_per_leaf=2).build()
     Path("/run/mine.py").write_text(
-        "from controller.rules import FlowRule, Match, Output, SwitchRules\n"
+        "from controller.actions import Output\nfrom controller.match import Match\n"
+        "from controller.rules import FlowRule, SwitchRules\n"
         "def POLICY(fabric, down):\n"
         "    return {'leaf1': SwitchRules((FlowRule(Match(in_port=1), (Output(2),), table=255),))}\n"
     )

@@ -5,10 +5,12 @@ import time
 import pytest
 
 from controller import policy, rules_of
+from controller.actions import GotoTable, Multipath, Output, SetField
 from controller.dataplane import DataPlane, Dropped, Hairpin, Loop, Unpredictable, path, paths
-from controller.flow import ICMP, TCP, UDP, Flow
+from controller.flow import ICMP, TCP, UDP, Flow, Packet
+from controller.match import Match
 from controller.ovs_hash import choose, hash_2words, symmetric_l3l4_udp
-from controller.rules import FlowRule, Match, Output, SetField, SwitchRules
+from controller.rules import FlowRule, SwitchRules
 from tests.unit.controller_fabrics import address, link_between
 from topologies.spine_leaf import SpineLeaf
 
@@ -68,6 +70,42 @@ def test_a_loop_is_seen() -> None:
         path(FABRIC, rules, FLOW)
 
 
+MARK = "02:00:00:00:00:77"
+
+
+def test_a_packet_walks_the_tables_with_its_mac_and_registers() -> None:
+    """leaf1 spreads over two spines by a register and marks the frame; leaf2 knows the mark and takes it off."""
+    a, b = (Match(reg0=i) for i in range(2))
+    last = RULES["leaf2"].lookup(Packet(FLOW, 3, FABRIC.gateway_mac))
+    assert last
+    rules = {
+        **RULES,
+        "leaf1": SwitchRules(
+            (
+                FlowRule(TO_ALL, (Multipath(1, 2), GotoTable(2))),
+                FlowRule(a, (SetField("eth_dst", MARK), Output(3)), table=2),
+                FlowRule(b, (SetField("eth_dst", MARK), Output(4)), table=2),
+            )
+        ),
+        "leaf2": SwitchRules(
+            (
+                FlowRule(Match(eth_dst=MARK), (GotoTable(1),)),
+                FlowRule(last.match, last.actions, table=1),
+            )
+        ),
+    }
+    plane = DataPlane(FABRIC, rules)
+    flows = [Flow(FLOW.src_ip, FLOW.dst_ip, UDP, port, 4791) for port in range(20000, 20256)]
+    seen = [plane.path(flow)[1].number for flow in flows]
+    assert seen == [3 + symmetric_l3l4_udp(flow, 1) % 2 for flow in flows]
+    assert abs(seen.count(3) - 128) <= 40  # five standard deviations
+
+
+def test_a_table_without_a_rule_drops() -> None:
+    with pytest.raises(Dropped, match="no rule matches in table 3 at leaf1"):
+        path(FABRIC, replaced("leaf1", FlowRule(TO_ALL, (GotoTable(3),))), FLOW)
+
+
 def test_dead_links_drop() -> None:
     down = frozenset({link_between(FABRIC, "leaf1", "spine1").index})
     with pytest.raises(Dropped, match="no live port"):
@@ -80,7 +118,7 @@ def test_dead_links_drop() -> None:
 
 def test_the_host_gets_its_own_mac_from_the_gateway() -> None:
     nic = FABRIC.scale_out_port("h4")
-    last = RULES["leaf2"].lookup(FLOW, 3)
+    last = RULES["leaf2"].lookup(Packet(FLOW, 3, FABRIC.gateway_mac))
     assert last and SetField("eth_dst", nic.mac or "") in last.actions
     assert SetField("eth_src", FABRIC.gateway_mac) in last.actions
 

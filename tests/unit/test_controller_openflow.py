@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
-from controller import POLICIES, rules_of
+from controller import POLICIES, fits, rules_of
+from controller.actions import Action, Bundle, GotoTable, Multipath, Output, SetField
+from controller.changes import Step, diff
 from controller.flow import UDP
+from controller.match import Match
 from controller.openflow import COOKIE, PROTOCOL, Undecodable, decode, decode_flow, encode, ofp, parser
-from controller.rules import Bucket, Bundle, FlowRule, GroupRule, Match, Output, Step, SwitchRules, diff
+from controller.rules import Bucket, FlowRule, GroupRule, SwitchRules
+from topologies.dragonfly import Dragonfly
+from topologies.fabric import Fabric
 from topologies.spine_leaf import SpineLeaf
 
 
@@ -27,9 +32,12 @@ def as_stats(rule: FlowRule) -> Any:
     )
 
 
+@pytest.mark.parametrize("fabric", [SpineLeaf(spines=3).build(), Dragonfly(a=3, p=1, h=1, g=4).build()])
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_rule_survives_the_wire(name: str) -> None:
-    rules = rules_of(POLICIES[name], SpineLeaf(spines=3).build(), frozenset({20}))
+def test_every_rule_survives_the_wire(name: str, fabric: Fabric) -> None:
+    if not fits(POLICIES[name], fabric):
+        return
+    rules = rules_of(POLICIES[name], fabric, frozenset({20}))
     for switch in rules.values():
         groups = [parser.OFPGroupMod(PROTOCOL, buckets=encode(Step("put-group", g)).buckets) for g in switch.groups]
         for group, ours in zip(groups, switch.groups, strict=True):
@@ -39,9 +47,29 @@ def test_every_rule_survives_the_wire(name: str) -> None:
 
 
 def test_every_match_field_survives_the_wire() -> None:
-    match = Match(3, "198.18.1.0/24", "198.18.0.1", UDP, 49152, 4791)
+    match = Match(3, "198.18.1.0/24", "198.18.0.1", UDP, 49152, 4791, "02:00:00:00:00:01", 5, 0)
     rule = FlowRule(match, (Output(2),), 5, 1)
     assert decode_flow(as_stats(rule)) == rule
+
+
+def test_a_pipeline_survives_the_wire() -> None:
+    pipeline: list[tuple[Action, ...]] = [
+        (GotoTable(1),),
+        (Multipath(9, 7), Multipath(0xFFFF, 65536, 1), GotoTable(1)),
+        (SetField("eth_dst", "02:00:00:00:00:01"), GotoTable(4)),
+    ]
+    for actions in pipeline:
+        rule = FlowRule(Match(ipv4_dst="198.18.0.0/15"), actions)
+        assert decode_flow(as_stats(rule)) == rule
+
+
+def test_a_multipath_is_what_open_vswitch_accepts() -> None:
+    rule = FlowRule(Match(in_port=1), (Multipath(9, 7, 1), GotoTable(1)))
+    apply, goto = on_the_wire(Step("add-flow", rule)).instructions
+    (action,) = apply.actions
+    # nicira-ext.h: symmetric_l3l4+udp is 3, NX_MP_ALG_MODULO_N 0; the last value is n - 1; all 32 bits of the register.
+    assert (action.fields, action.algorithm, action.basis, action.max_link) == (3, 0, 9, 6)
+    assert (action.dst, action.ofs_nbits, goto.table_id) == ("reg1", 31, 1)
 
 
 def test_a_bundle_is_what_open_vswitch_accepts() -> None:

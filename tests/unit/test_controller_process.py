@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from controller import client
+from controller import POLICIES, client
 from controller.listening import check_free, owner
 from topologies.errors import Refused
 from topologies.spine_leaf import SpineLeaf
@@ -53,7 +53,15 @@ def test_a_file_that_is_no_fabric_is_refused_in_one_line(tmp_path: Path) -> None
 def test_an_unknown_policy_is_refused_in_one_line(fabric_file: str) -> None:
     status, text = controller("--fabric", fabric_file, "--policy", "best")
     assert status == 2
-    assert text == "controller: unknown policy 'best': choose from ecmp, ecmp-group, ecmp-polarised, single-path\n"
+    assert text == f"controller: unknown policy 'best': choose from {', '.join(sorted(POLICIES))}\n"
+
+
+def test_a_policy_that_does_not_fit_the_fabric_is_refused_in_one_line(fabric_file: str) -> None:
+    status, text = controller("--fabric", fabric_file, "--policy", "minimal")
+    assert status == 2 and text.count("\n") == 1
+    assert text.startswith(
+        "controller: policy 'minimal' does not fit fabric spine-leaf: choose from ecmp, ecmp-group, "
+    )
 
 
 def test_a_policy_that_fails_is_refused_in_one_line(fabric_file: str, tmp_path: Path) -> None:
