@@ -16,6 +16,7 @@ from lab.progress import Progress
 from lab.relay import controller_target
 from lab.sandbox import CONTROLLER_SOCKET, OVS_RUN_DIR, REST_PORT, RUN_DIR, wait_until
 from topologies import Fabric, openvswitch
+from topologies.impairments import NO_IMPAIRMENTS, Impairments
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
@@ -43,6 +44,7 @@ def lab_up(
     addressing: str = "l3",
     controller: str | None = None,
     congestion_control: str = "cubic",
+    impairments: Impairments = NO_IMPAIRMENTS,
     progress: Progress,
 ) -> Iterator[Lab]:
     """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
@@ -63,6 +65,7 @@ def lab_up(
         datapath=datapath,
         controllers=(controller_target(controller, CONTROLLER_PORT),) if policy else (),
         congestion_control=congestion_control,
+        impairments=impairments,
         progress=progress.step,
     )
     try:

@@ -135,8 +135,8 @@ def _half(half: InPlace | None) -> str:
 
 
 def reason_lines(row: RowResult) -> list[str]:
-    """Why a row is not ok, as comments that a parser of the table skips."""
-    if row.verdict == "ok":
+    """Why a row is not ok, and what to know of one that is, as comments that a parser of the table skips."""
+    if not row.reason:
         return []
     return [f"#   {format_size(row.size_bytes)} is {row.verdict}: {reason}" for reason in row.reason.split("; ")]
 

@@ -15,6 +15,7 @@ from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from topologies import Fabric, Topology, topology, unknown
 from topologies.describe import Distances
+from topologies.impairments import Impairments
 from topologies.units import format_size
 from traffic import Schedule
 from traffic.check import verify
@@ -61,6 +62,15 @@ class Plan:
     @property
     def mss(self) -> int:
         return mss_bytes(self.experiment.mtu)
+
+    def impairments(self, scale: Scale) -> Impairments:
+        """What the machine's links do to frames, every time multiplied as the scale says."""
+        e = self.experiment
+        return Impairments(
+            loss=e.loss_percent / 100,
+            ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
+            seed=e.seed,
+        )
 
     @property
     def needs_netem(self) -> bool:
@@ -180,8 +190,8 @@ def _check_experiment(e: Experiment) -> None:
     if e.max_bytes < e.min_bytes:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
-    if e.loss_percent:
-        raise LabError(f"loss {e.loss_percent:g}% is not possible yet: no link drops at random; leave --loss out")
+    if e.loss_percent == 100:
+        raise LabError("loss 100% lets nothing through: use less")
     if e.jitter_us:
         raise LabError(f"jitter {e.jitter_us:g}us is not possible yet: every delay is constant; leave --jitter out")
 

@@ -18,6 +18,7 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
+from topologies.impairments import EgressCounts
 from topologies.openvswitch import datapath_drops
 from topologies.units import format_size
 from traffic import values
@@ -41,15 +42,27 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Cumulative: frames dropped by each link's queue, frames lost inside the switch (since last asked), segments resent."""
+    """Cumulative: frames dropped by each link's queue, what each link was asked to do to frames, frames lost inside the
+    switch (since last asked), segments resent."""
 
     queues: dict[str, int]
+    on_purpose: dict[str, EgressCounts]
     datapath: int
     resent: int
 
     def since(self, before: "_Losses") -> "_Losses":
         queues = {intf: n - before.queues.get(intf, 0) for intf, n in self.queues.items()}
-        return _Losses(queues, self.datapath, self.resent - before.resent)
+        on_purpose = {intf: counts.since(before.on_purpose[intf]) for intf, counts in self.on_purpose.items()}
+        return _Losses(queues, on_purpose, self.datapath, self.resent - before.resent)
+
+    def at(self, intf: str) -> int:
+        """Frames that one direction of a link lost, on purpose or not."""
+        return self.queues.get(intf, 0) + (self.on_purpose[intf].lost if intf in self.on_purpose else 0)
+
+    @property
+    def impaired(self) -> EgressCounts:
+        """All links together."""
+        return EgressCounts(*(sum(column) for column in zip(*self.on_purpose.values(), strict=True)))
 
 
 class RowMeasurement:
@@ -127,6 +140,7 @@ class RowMeasurement:
     def _losses(self) -> _Losses:
         return _Losses(
             {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
+            self._lab.net.egress_counts(),
             datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
             self._transport.counters().retransmits,
         )
@@ -159,6 +173,8 @@ class RowMeasurement:
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
             datapath_drops=losses.datapath,
+            loss_asked=self._e.loss_percent / 100,
+            impaired=losses.impaired,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
@@ -219,7 +235,7 @@ class RowMeasurement:
             bottleneck=prediction.bottleneck if prediction else "",
             mmr=balance.mmr,
             jfi=balance.jfi,
-            dropped_fabric=sum(losses.queues.values()) - at_hosts + losses.datapath,
+            dropped_fabric=sum(losses.queues.values()) - at_hosts + losses.datapath + losses.impaired.lost,
             dropped_host=at_hosts,
             retransmits=losses.resent,
             verdict=verdict.level,
@@ -268,7 +284,7 @@ class RowMeasurement:
                     link=self._direction(intf),
                     bytes_sent=sent,
                     planned_bytes=planned.get(intf, 0.0),
-                    dropped=losses.queues.get(intf, 0),
+                    dropped=losses.at(intf),
                     utilisation=sent * 8 / (rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
                 )
             )

@@ -21,7 +21,6 @@ from lab.row import RowMeasurement
 from lab.rows import RunRecord
 from lab.sandbox import Terminated
 from lab.scale import Scale
-from topologies import Fabric
 from topologies.describe import describe
 from traffic import TRANSPORTS
 from traffic.transport import Transport
@@ -39,7 +38,7 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
         folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now().astimezone())
     status = FAILED
     try:
-        with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
+        with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
             expected = forecast(plan, emulated, transport.flows)
             if expected.unknown:
@@ -76,7 +75,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
     emulated = scale.fabric(plan.fabric)
     setLogLevel("info")
     try:
-        with _lab(plan, emulated, Progress()) as lab:
+        with _lab(plan, scale, Progress()) as lab:
             _print(
                 f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}. Try:",
                 "  h1 ping h2      pingall      links      link leaf1 spine1 down",
@@ -91,15 +90,16 @@ def prompt(plan: Plan, scale: Scale) -> int:
     return 0
 
 
-def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextManager[Lab]:
+def _lab(plan: Plan, scale: Scale, progress: Progress) -> AbstractContextManager[Lab]:
     e = plan.experiment
     return lab_up(
-        emulated,
+        scale.fabric(plan.fabric),
         policy=e.routing,
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
         congestion_control=CONGESTION_CONTROL,
+        impairments=plan.impairments(scale),
         progress=progress,
     )
 

@@ -7,6 +7,7 @@
 Each threshold has a name and its reason. A check that could not be made (None) says nothing.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parall
 from lab.rows import Level
 from lab.scale import MIN_FRAMES_PER_STEP
 from topologies import Fabric, Port
+from topologies.impairments import UNTOUCHED, EgressCounts
 
 # How long frames wait for the switch thread, in times of one frame at the NIC's rate (median). What it uses of its core
 # says little: it polls, and looks busy long before it is late. Measured on two cores, 16 ranks, MTU 9000: 0.5 frame times
@@ -44,6 +46,8 @@ MIN_COUNTED_SHARE = 0.05
 STRAY_FRAMES = 2
 # Segments sent again, of all sent: TCP probing a full queue stays below it.
 MAX_RETRANSMIT_SHARE = 0.01
+# Standard deviations of the binomial between losses asked for and counted: by chance one row in 15 000 is further off.
+MAX_LOSS_SIGMAS = 4.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Evidence:
     stall_s: longest time in which no link moved a byte while sends were outstanding; datapath_stopped_s: the switch
     process was stopped; sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for
     the switch thread, both in frame times; dropped_host: per interface, outside the fabric (hosts' receive queues);
-    datapath_drops in Open vSwitch; segments: data frames that the plan sends;
+    datapath_drops in Open vSwitch; segments: data frames that the plan sends; loss_asked: probability of a frame on each
+    link, impaired: what all links together did to frames on purpose;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
 
@@ -75,6 +80,8 @@ class Evidence:
     segments: float | None = None
     dropped_host: Mapping[str, int] = field(default_factory=dict)
     datapath_drops: int = 0
+    loss_asked: float = 0.0
+    impaired: EgressCounts = UNTOUCHED
     frames_per_step: float | None = None
     measured_to_predicted: float | None = None
     planned_bytes: Mapping[str, float] = field(default_factory=dict)
@@ -96,11 +103,11 @@ class Verdict:
 
 
 def judge(e: Evidence) -> Verdict:
-    """The worst level that any check found, with all reasons, the grave ones first."""
+    """The worst level that any check found, with all reasons, the grave ones first, and what is to be known besides."""
     invalid = tuple(reason for check in _INVALID for reason in check(e))
     degraded = tuple(reason for check in _DEGRADED for reason in check(e))
     level: Level = "invalid" if invalid else "degraded" if degraded else "ok"
-    return Verdict(level, (*invalid, *degraded))
+    return Verdict(level, (*invalid, *degraded, *_remarks(e)))
 
 
 # -- invalid --------------------------------------------------------------------------------------------------------
@@ -134,7 +141,8 @@ def _cpu_limited(e: Evidence) -> Iterator[str]:
 def _stood_still(e: Evidence) -> Iterator[str]:
     if e.datapath_stopped_s > 0:
         yield f"the switch process was stopped for {e.datapath_stopped_s:.1f} s"
-    if e.stall_s is not None and e.stall_s > MAX_STALL_S:
+    # With losses asked for, TCP may wait for its timers, each twice as long as the one before.
+    if e.stall_s is not None and e.stall_s > MAX_STALL_S and not e.loss_asked:
         yield f"the fabric stood still for {e.stall_s:.1f} s while sends were outstanding"
 
 
@@ -210,13 +218,19 @@ def _late(e: Evidence) -> Iterator[str]:
 
 def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
-    if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO:
+    if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not e.loss_asked:
         yield f"{ratio:.2f} times the predicted time, unexplained"
 
 
 def _resent(e: Evidence) -> Iterator[str]:
-    if e.segments and e.retransmits > MAX_RETRANSMIT_SHARE * e.segments:
+    if e.segments and e.retransmits - e.impaired.lost > MAX_RETRANSMIT_SHARE * e.segments:
         yield f"{e.retransmits} segments sent again, {e.retransmits / e.segments:.1%} of all"
+
+
+def _other_loss(e: Evidence) -> Iterator[str]:
+    p, (seen, lost, _) = e.loss_asked, e.impaired
+    if abs(lost - p * seen) > MAX_LOSS_SIGMAS * math.sqrt(p * (1 - p) * seen) + 1:
+        yield f"links lost {lost} of {seen} frames on purpose, {p:.2%} were asked for"
 
 
 def _other_paths(e: Evidence) -> Iterator[str]:
@@ -229,8 +243,19 @@ _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _other_paths,
+    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _other_loss, _other_paths,
 )  # fmt: skip
+
+
+# -- neither ----------------------------------------------------------------------------------------------------------
+
+
+def _remarks(e: Evidence) -> Iterator[str]:
+    if e.loss_asked:
+        yield (
+            f"links lost {e.impaired.lost} of {e.impaired.seen} frames as asked ({e.loss_asked * e.impaired.seen:.0f} expected), "
+            "which the prediction does not know"
+        )
 
 
 def _some(items: Iterable[str], most: int = 3) -> str:

@@ -6,15 +6,17 @@ the namespaces, links and bridges made here is changed.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 from topologies import namespaces, netlink, offloads, openvswitch, wires
 from topologies.addressing import FABRIC_NETWORK
+from topologies.egress import EgressPrograms
 from topologies.errors import EmulationError, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, impaired_intfs
 from topologies.netlink import Counters, End, LinkReader, Request
 from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
 
@@ -28,6 +30,8 @@ _HOST_SYSCTLS = {
     "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_no_metrics_save": "1",
 }
+# Where frames are marked, hosts ask for ECN; by default they only grant it.
+_ASK_FOR_ECN = {"net/ipv4/tcp_ecn": "1"}
 _CONGESTION_CONTROL = "net/ipv4/tcp_congestion_control"
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 # Descriptors that a run needs beside those of its hosts (one namespace and two sockets each).
@@ -44,7 +48,8 @@ class Emulation:
 
     mtu: of every interface, in bytes. addressing: 'l3' gives a host one route and one neighbour, its virtual gateway;
     'l2' a neighbour entry for every other host. datapath: of the bridges. controllers: OpenFlow targets.
-    progress: told what is being done, in a few words. `seconds` holds how long each step of the last start took.
+    impairments: of every scale-out link. progress: told what is being done, in a few words. `seconds` holds how long each
+    step of the last start took.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Emulation:
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
         congestion_control: str = "cubic",
+        impairments: Impairments = NO_IMPAIRMENTS,
         progress: Callable[[str], None] = no_progress,
         run_dir: Path = openvswitch.RUN_DIR,
     ) -> None:
@@ -69,6 +75,7 @@ class Emulation:
         self.datapath = datapath
         self.controllers = tuple(controllers)
         self.congestion_control = congestion_control
+        self.impairments = impairments
         self.progress = progress
         self.run_dir = run_dir
         self.shapes = shapes(fabric, mtu)
@@ -77,6 +84,7 @@ class Emulation:
         self.is_up = False
         self._group = 0x5FAB0000 | os.getpid() & 0xFFFF
         self._made_namespaces = self._made_links = self._made_bridges = False
+        self._programs: EgressPrograms | None = None
         self._reader: LinkReader | None = None
         self._reader_lock = Lock()
 
@@ -103,6 +111,9 @@ class Emulation:
         require_open_files(3 * hosts + _SPARE_FILES)
         if self._delayed:
             wires.require_netem()
+        if self.impairments.at_egress:
+            impaired = {intf: self.shapes[intf] for intf in impaired_intfs(self.fabric)}
+            self._programs = EgressPrograms(impaired, self.impairments)
         with self._step("namespaces", f"{hosts} namespaces"):
             self._make_namespaces()
         with self._step("links", f"{len(self.fabric.links)} links"):
@@ -136,7 +147,8 @@ class Emulation:
         return [h.name for h in self.fabric.hosts] + ([wires.NAMESPACE] if self._delayed else [])
 
     def _setup_namespace(self, _: str) -> None:
-        for key, value in _HOST_SYSCTLS.items():
+        marked = self.impairments.ecn_threshold_us is not None
+        for key, value in (_HOST_SYSCTLS | (_ASK_FOR_ECN if marked else {})).items():
             namespaces.write_sysctl(key, value)
         # The kernel allows a namespace only the algorithms that the host allows its unprivileged users. Whatever this
         # says, the host's route names the algorithm, and that decides.
@@ -189,6 +201,13 @@ class Emulation:
             if port.ip:
                 requests += [netlink.address(index, port.ip, 32), *self._routes(port, index)]
         netlink.apply(requests)
+        self._attach_programs(port.intf for port in self.fabric.ports_of(host))
+
+    def _attach_programs(self, intfs: Iterable[str]) -> None:
+        """To those of the interfaces that have one; all of the calling thread's namespace."""
+        for intf in intfs:
+            if self._programs and intf in self._programs:
+                self._programs.attach(intf)
 
     def _routes(self, port: Port, index: int) -> Iterator[Request]:
         """The host's one route out of this interface and what it must know of the other side."""
@@ -235,6 +254,7 @@ class Emulation:
         held = netlink.read_shaping([p.intf for p in self._switch_ports(switches) if p.intf in self.shapes])
         bare = [intf for intf, found in held.items() if found.kind != "htb"]
         netlink.apply([r for intf in bare for r in netlink.shaping(index[intf], intf, self.shapes[intf])])
+        self._attach_programs(port.intf for port in self._switch_ports(switches))
 
     def _enlarge_buffers(self) -> None:
         n_ports = sum(1 for _ in self._switch_ports())
@@ -260,7 +280,13 @@ class Emulation:
         found = [f for intf, asked in self.shapes.items() for f in findings(intf, asked, held[intf])]
         if self._delayed:
             found += namespaces.each([(wires.NAMESPACE, self._delayed)], lambda links: list(wires.findings(links)))[0]
+        if self._programs:
+            found += self._programs.findings(self._with_filters())
         return found
+
+    def _with_filters(self) -> frozenset[str]:
+        hosts = namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: netlink.with_clsact())
+        return netlink.with_clsact().union(*hosts)
 
     def _held(self) -> dict[str, Held]:
         def shaped(node: str) -> list[str]:
@@ -297,6 +323,10 @@ class Emulation:
         """The same for the switches' ports: what a full queue of the fabric dropped."""
         mine = {port.intf for port in self._switch_ports()}
         return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
+
+    def egress_counts(self) -> dict[str, EgressCounts]:
+        """What the impairments did on every interface that has some, since the start."""
+        return self._programs.counts() if self._programs else {}
 
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
@@ -347,6 +377,9 @@ class Emulation:
         if self._reader:
             self._reader.close()
             self._reader = None
+        if self._programs:
+            self._programs.close()
+            self._programs = None
         if self._made_bridges:
             openvswitch.delete_bridges([s.name for s in self.fabric.switches], self.run_dir)
         if self._made_links:

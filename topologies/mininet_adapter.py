@@ -21,6 +21,7 @@ from topologies.addressing import FABRIC_NETWORK
 from topologies.emulation import Emulation, no_progress
 from topologies.errors import EmulationError
 from topologies.fabric import Fabric, Link
+from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
 from topologies.netlink import Counters
 from topologies.openvswitch import RUN_DIR
@@ -80,6 +81,7 @@ class FabricNet(WorkingIperf):
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
         congestion_control: str = "cubic",
+        impairments: Impairments = NO_IMPAIRMENTS,
         progress: Callable[[str], None] = no_progress,
         run_dir: Path = RUN_DIR,
     ) -> None:
@@ -90,6 +92,7 @@ class FabricNet(WorkingIperf):
             datapath=datapath,
             controllers=controllers,
             congestion_control=congestion_control,
+            impairments=impairments,
             progress=progress,
             run_dir=run_dir,
         )
@@ -134,6 +137,9 @@ class FabricNet(WorkingIperf):
 
     def switch_drops(self) -> dict[str, int]:
         return self.emulation.switch_drops()
+
+    def egress_counts(self) -> dict[str, EgressCounts]:
+        return self.emulation.egress_counts()
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         self.emulation.set_link_rate(link, rate_mbps)

@@ -112,7 +112,7 @@ REFUSED = {
     "a step factor of 1": (["-f", "1"], ["-f", "2 or more"]),
     "a frame below IPv4's minimum": (["--mtu", "100"], ["--mtu", "576", "9216"]),
     "a frame beyond jumbo": (["--mtu", "65000"], ["--mtu", "576", "9216"]),
-    "loss": (["--loss", "1%"], ["loss 1%", "not possible yet"]),
+    "all lost": (["--loss", "100%"], ["loss 100%", "use less"]),
     "impossible loss": (["--loss", "200%"], ["--loss", "0.1%"]),
     "jitter": (["--jitter", "1ms"], ["jitter", "not possible yet"]),
     "a scale that is none": (["--scale", "big"], ["--scale", "auto", "8000:64"]),

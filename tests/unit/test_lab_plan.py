@@ -105,7 +105,7 @@ def test_the_load_of_512_ranks_is_quick() -> None:
             {"collective": "all_gather", "min_bytes": "255"},
             "-b 255B leaves all_gather over 16 ranks nothing to send: use -b 256B or more",
         ),
-        ({"loss": "0.1%"}, "loss 0.1% is not possible yet: no link drops at random; leave --loss out"),
+        ({"loss": "100%"}, "loss 100% lets nothing through: use less"),
         ({"jitter": "5us"}, "jitter 5us is not possible yet: every delay is constant; leave --jitter out"),
         ({"transport": "carrier-pigeon"}, "unknown transport 'carrier-pigeon': choose from "),
         ({"routing": "magic"}, "unknown policy 'magic': choose from "),

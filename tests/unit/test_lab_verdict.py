@@ -7,6 +7,7 @@ import pytest
 from lab.kpis import collision_band
 from lab.verdict import Evidence, collision_note, collision_notes, judge
 from topologies import topology
+from topologies.impairments import EgressCounts
 
 FINE: dict[str, Any] = {
     "iterations_done": 3, "iterations_asked": 3, "idle_share": 0.4, "switch_queue_frames": 2.0, "switch_wait_share": 0.01,
@@ -75,6 +76,30 @@ def test_what_was_not_observed_says_nothing() -> None:
 def test_each_condition(level: str, change: dict[str, Any], reason: str) -> None:
     verdict = judge(Evidence(**(FINE | change)))
     assert (verdict.level, verdict.reason) == (level, reason)
+
+
+LOSSY: dict[str, Any] = FINE | {"loss_asked": 0.01, "impaired": EgressCounts(10_000, 104, 0)}
+
+
+def test_losses_that_were_asked_for_are_a_remark() -> None:
+    """Their retransmissions, TCP's waits and the longer time are what was to be seen."""
+    verdict = judge(Evidence(**(LOSSY | {"retransmits": 190, "stall_s": 0.7, "measured_to_predicted": 1.9})))
+    assert (verdict.level, verdict.reason) == (
+        "ok",
+        "links lost 104 of 10000 frames as asked (100 expected), which the prediction does not know",
+    )
+
+
+def test_more_or_fewer_losses_than_chance_explains() -> None:
+    """100 are expected of 10 000, with a standard deviation of 9.95: four of them and one frame more are tolerated."""
+    for lost, level in ((59, "degraded"), (60, "ok"), (140, "ok"), (141, "degraded")):
+        verdict = judge(Evidence(**(LOSSY | {"impaired": EgressCounts(10_000, lost, 0)})))
+        assert verdict.level == level, lost
+    assert verdict.reasons[0] == "links lost 141 of 10000 frames on purpose, 1.00% were asked for"
+
+
+def test_segments_sent_again_beyond_the_losses_asked_for() -> None:
+    assert judge(Evidence(**(LOSSY | {"retransmits": 500}))).level == "degraded"
 
 
 def test_grave_reasons_come_first_and_decide() -> None:

@@ -1,0 +1,130 @@
+"""Loss, marks and delay on real links, counted by the frames that ping, iperf3 and raw sockets see arrive."""
+
+import contextlib
+import json
+import math
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from topologies import openvswitch
+from topologies.fabric import Fabric
+from topologies.impairments import Impairments
+from topologies.mininet_adapter import FabricNet
+from topologies.spine_leaf import SpineLeaf
+
+LOSS = 0.01
+FRAMES = 20_000
+# Two-sided 99.9 % of the normal distribution, which a binomial of this size follows.
+SIGMAS = 3.29
+# Reads what arrives on one interface until nothing came for half a second, and prints the numbers that the frames carry.
+_LISTEN = """
+import json, socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
+s.setsockopt(socket.SOL_SOCKET, 33, 32 << 20)
+s.bind((sys.argv[1], 0x88B5))
+print("listening", flush=True)
+s.settimeout(5)
+got = []
+try:
+    while True:
+        got.append(int.from_bytes(s.recv(2000)[14:18], "big"))
+        s.settimeout(0.5)
+except TimeoutError:
+    print(json.dumps(got))
+"""
+# Sends numbered frames of a local experimental type (IEEE 802's 0x88B5).
+_SEND = """
+import socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind((sys.argv[1], 0))
+for i in range(int(sys.argv[2])):
+    s.send(bytes(12) + b"\\x88\\xb5" + i.to_bytes(4, "big") + bytes(42))
+"""
+
+
+def fabric(rate_mbps: float = 50.0, delay_us: float = 0.0) -> Fabric:
+    made = SpineLeaf(spines=1, leaves=2, hosts_per_leaf=2).build()
+    return made.with_links(rate_mbps=rate_mbps, delay_us=delay_us)
+
+
+@contextlib.contextmanager
+def network(made: Fabric, **options: Any) -> Iterator[FabricNet]:
+    """A started network with rules and without a controller."""
+    daemons = openvswitch.start_daemons()
+    net = FabricNet(made, controllers=(), **options)
+    net.start()
+    try:
+        install_rules(made)
+        yield net
+    finally:
+        net.stop()
+        daemons.stop()
+
+
+# -- loss ---------------------------------------------------------------------------------------------------------------
+
+
+def arrived(made: Fabric, host: str, n: int) -> list[int]:
+    """The numbers of the frames that come out of a host's cable, of n that it sends."""
+    nic = made.scale_out_port(host)
+    far = made.peer(nic).intf
+    listener = subprocess.Popen(["python3", "-c", _LISTEN, far], stdout=subprocess.PIPE, text=True)
+    assert listener.stdout
+    listener.stdout.readline()
+    sh(f"python3 -c '{_SEND}' {nic.intf} {n}", host)
+    found: list[int] = json.loads(listener.communicate(timeout=20)[0])
+    return found
+
+
+def _lose(seed: int) -> dict[str, Any]:
+    with network(fabric(rate_mbps=1000), impairments=Impairments(loss=LOSS, seed=seed)) as net:
+        seen: dict[str, Any] = {"arrived": {}, "audit": [str(f) for f in net.audit()]}
+        for host in ("h1", "h2"):
+            before = net.egress_counts()[f"{host}-eth0"]
+            seen["arrived"][host] = arrived(net.fabric, host, FRAMES)
+            after = net.egress_counts()[f"{host}-eth0"]
+            seen[host] = (after.seen - before.seen, after.lost - before.lost)
+        sh("tc qdisc del dev h1-eth0 clsact", "h1")
+        seen["spoilt"] = [str(f) for f in net.audit()]
+    return seen
+
+
+@pytest.fixture(scope="module")
+def lossy() -> dict[str, Any]:
+    result: dict[str, Any] = in_sandbox(_lose, 7)
+    return result
+
+
+def missing(numbers: list[int]) -> set[int]:
+    return set(range(FRAMES)) - set(numbers)
+
+
+def test_a_link_loses_its_share_of_frames(lossy: dict[str, Any]) -> None:
+    band = SIGMAS * math.sqrt(FRAMES * LOSS * (1 - LOSS))
+    for host in ("h1", "h2"):
+        assert abs(len(missing(lossy["arrived"][host])) - FRAMES * LOSS) <= band
+
+
+def test_what_is_lost_is_counted(lossy: dict[str, Any]) -> None:
+    for host in ("h1", "h2"):
+        assert lossy[host] == [FRAMES, len(missing(lossy["arrived"][host]))]
+
+
+def test_two_links_lose_independently(lossy: dict[str, Any]) -> None:
+    """Frames lost on both are as many as chance makes: 2 of 20 000, and 10 with a probability below 1e-4."""
+    assert len(missing(lossy["arrived"]["h1"]) & missing(lossy["arrived"]["h2"])) < 10
+
+
+def test_a_seed_repeats_its_losses_and_another_has_others(lossy: dict[str, Any]) -> None:
+    again, other = in_sandbox(_lose, 7), in_sandbox(_lose, 8)
+    assert again["arrived"] == lossy["arrived"]
+    assert other["arrived"]["h1"] != lossy["arrived"]["h1"]
+
+
+def test_the_audit_misses_a_program_that_was_taken_off(lossy: dict[str, Any]) -> None:
+    assert lossy["audit"] == []
+    assert lossy["spoilt"] == ["h1-eth0: program should be attached, is none"]
