@@ -13,9 +13,11 @@ from threading import Lock
 
 from topologies import namespaces, netlink, offloads, openvswitch, wires
 from topologies.addressing import FABRIC_NETWORK
+from topologies.delay_line import Report
 from topologies.egress import EgressPrograms
 from topologies.errors import EmulationError, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.hop_process import HopProcess
 from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, impaired_intfs
 from topologies.netlink import Counters, End, LinkReader, Request
 from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
@@ -49,7 +51,7 @@ class Emulation:
     mtu: of every interface, in bytes. addressing: 'l3' gives a host one route and one neighbour, its virtual gateway;
     'l2' a neighbour entry for every other host. datapath: of the bridges. controllers: OpenFlow targets.
     impairments: of every scale-out link. progress: told what is being done, in a few words. `seconds` holds how long each
-    step of the last start took.
+    step of the last start took; uses_hop: links are delayed by the impairment hop, not by netem.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class Emulation:
         self._group = 0x5FAB0000 | os.getpid() & 0xFFFF
         self._made_namespaces = self._made_links = self._made_bridges = False
         self._programs: EgressPrograms | None = None
+        self._hop: HopProcess | None = None
+        self.uses_hop = False
         self._reader: LinkReader | None = None
         self._reader_lock = Lock()
 
@@ -109,8 +113,9 @@ class Emulation:
     def _start(self) -> None:
         hosts, switches = len(self.fabric.hosts), self.fabric.switches
         require_open_files(3 * hosts + _SPARE_FILES)
-        if self._delayed:
-            wires.require_netem()
+        if self._delayed and (self.impairments.jitter_us or not wires.has_netem()):
+            wires.require_hop(self.fabric, self.impairments.jitter_us)
+            self.uses_hop = True
         if self.impairments.at_egress:
             impaired = {intf: self.shapes[intf] for intf in impaired_intfs(self.fabric)}
             self._programs = EgressPrograms(impaired, self.impairments)
@@ -187,7 +192,17 @@ class Emulation:
     def _configure_hosts(self) -> None:
         namespaces.each(((h.name, h.name) for h in self.fabric.hosts), self._configure_host)
         if self._delayed:
-            namespaces.each([(wires.NAMESPACE, self._delayed)], _configure_wires)
+            namespaces.each([(wires.NAMESPACE, self._delayed)], self._configure_wires)
+        if self.uses_hop:
+            cables = wires.cables(self._delayed, self.impairments.jitter_us)
+            self._hop = HopProcess(wires.NAMESPACE, cables, self.mtu, self.impairments.seed)
+
+    def _configure_wires(self, links: list[Link]) -> None:
+        index = netlink.indexes()
+        if self.uses_hop:
+            netlink.apply(wires.opening(links, index))
+        else:
+            netlink.apply([request for link in links for request in wires.requests(link, index)])
 
     def _configure_host(self, host: str) -> None:
         """The queue comes first: putting one on an interface that is up waits for the kernel's readers."""
@@ -278,7 +293,9 @@ class Emulation:
         """Every shaped interface, in every namespace, as tc holds it now, against what was asked; empty = all right."""
         held = self._held()
         found = [f for intf, asked in self.shapes.items() for f in findings(intf, asked, held[intf])]
-        if self._delayed:
+        if self._hop and not self._hop.is_running:
+            found.append(Finding("impairment hop", "process", "running", "ended"))
+        elif self._delayed and not self._hop:
             found += namespaces.each([(wires.NAMESPACE, self._delayed)], lambda links: list(wires.findings(links)))[0]
         if self._programs:
             found += self._programs.findings(self._with_filters())
@@ -327,6 +344,10 @@ class Emulation:
     def egress_counts(self) -> dict[str, EgressCounts]:
         """What the impairments did on every interface that has some, since the start."""
         return self._programs.counts() if self._programs else {}
+
+    def hop_report(self) -> Report | None:
+        """How the impairment hop kept its delays since last asked; None where there is none."""
+        return self._hop.report() if self._hop else None
 
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
@@ -380,6 +401,9 @@ class Emulation:
         if self._programs:
             self._programs.close()
             self._programs = None
+        if self._hop:
+            self._hop.close()
+            self._hop = None
         if self._made_bridges:
             openvswitch.delete_bridges([s.name for s in self.fabric.switches], self.run_dir)
         if self._made_links:
@@ -408,11 +432,6 @@ class Emulation:
 
 def _set_link(intf: str, up: bool) -> None:
     netlink.apply([netlink.set_link(netlink.index_of(intf), intf, up=up)])
-
-
-def _configure_wires(links: Sequence[Link]) -> None:
-    index = netlink.indexes()
-    netlink.apply([request for link in links for request in wires.requests(link, index)])
 
 
 def require_open_files(needed: int) -> None:

@@ -1,6 +1,7 @@
 """What a link does to frames besides carrying them: loss and congestion marks, as one small eBPF program per direction.
 
-The program runs on the egress of a link's end (clsact), before the shaper, frame by frame:
+Delay and jitter are elsewhere (`topologies.wires`): a program can hold no frame. It runs on the egress of a link's end
+(clsact), before the shaper, frame by frame:
 
     loss    the n-th frame is taken if the n-th output of SplitMix64 (Steele, Lea, Flood 2014) is below p x 2^64.
             The generator is started from the seed and the interface's name, so a run repeats its losses for the same
@@ -14,6 +15,7 @@ the shaper; 1 % of loss leaves 1 % more room.
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,17 +73,20 @@ _FRACTION_BITS = 20
 class Impairments:
     """Of every scale-out link, in both directions; times are emulated.
 
-    loss: probability of a frame. ecn_threshold_us: the wait above which a frame is marked, None = no marks. seed: of all
-    that is random.
+    loss: probability of a frame. jitter_us: by which a link's delay varies, up and down. ecn_threshold_us: the wait above
+    which a frame is marked, None = no marks. seed: of all that is random.
     """
 
     loss: float = 0.0
+    jitter_us: float = 0.0
     ecn_threshold_us: float | None = None
     seed: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss <= 1:
             raise TopologyError(f"loss {self.loss:g} is not a probability: use 0 to 1")
+        if not 0 <= self.jitter_us < math.inf:
+            raise TopologyError(f"jitter {self.jitter_us:g} us cannot be meant: use 0 or more")
         if self.ecn_threshold_us is not None and not self.ecn_threshold_us > 0:
             raise TopologyError(f"ECN threshold {self.ecn_threshold_us:g} us marks every frame: use more than 0")
 

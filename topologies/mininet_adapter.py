@@ -18,6 +18,7 @@ from mininet.net import Mininet
 
 from topologies import namespaces
 from topologies.addressing import FABRIC_NETWORK
+from topologies.delay_line import Report
 from topologies.emulation import Emulation, no_progress
 from topologies.errors import EmulationError
 from topologies.fabric import Fabric, Link
@@ -140,6 +141,9 @@ class FabricNet(WorkingIperf):
 
     def egress_counts(self) -> dict[str, EgressCounts]:
         return self.emulation.egress_counts()
+
+    def hop_report(self) -> Report | None:
+        return self.emulation.hop_report()
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         self.emulation.set_link_rate(link, rate_mbps)

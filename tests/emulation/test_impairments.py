@@ -3,8 +3,11 @@
 import contextlib
 import json
 import math
+import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
+from statistics import pstdev, quantiles
 from typing import Any
 
 import pytest
@@ -128,3 +131,70 @@ def test_a_seed_repeats_its_losses_and_another_has_others(lossy: dict[str, Any])
 def test_the_audit_misses_a_program_that_was_taken_off(lossy: dict[str, Any]) -> None:
     assert lossy["audit"] == []
     assert lossy["spoilt"] == ["h1-eth0: program should be attached, is none"]
+
+
+# -- delay --------------------------------------------------------------------------------------------------------------
+
+
+def round_trips_ms(net: FabricNet, n: int) -> list[float]:
+    """h1 to h2, over two links and one switch."""
+    text = sh(f"ping -n -c {n} -i 0.02 -W 2 {net.get('h2').IP()}", "h1")
+    return [float(ms) for ms in re.findall(r"time=([\d.]+) ms", text)]
+
+
+def _delay(delay_us: float, jitter_us: float) -> dict[str, Any]:
+    """One of the two links between h1 and h2 is delayed."""
+    made = fabric(rate_mbps=200)
+    late = made.link_of("h1-eth0")
+    made = replace(made, links=tuple(replace(x, delay_us=delay_us) if x == late else x for x in made.links))
+    with network(made, impairments=Impairments(jitter_us=jitter_us, seed=5)) as net:
+        seen: dict[str, Any] = {"audit": [str(f) for f in net.audit()]}
+        round_trips_ms(net, 5)
+        net.hop_report()
+        seen["ms"] = round_trips_ms(net, 200)
+        seen["report"] = net.hop_report()
+        seen["arrived"] = arrived(net.fabric, "h1", 2000)
+        net.configLinkStatus("h1", "leaf1", "down")
+        net.configLinkStatus("h1", "leaf1", "up")
+        seen["again"] = sh(f"ping -c 3 -i 0.1 -W 1 -q {net.get('h2').IP()}", "h1")
+    return seen
+
+
+def lower_quartile(values: list[float]) -> float:
+    """A busy machine makes frames late, never early: the quicker half shows the delay."""
+    return quantiles(values, n=4)[0]
+
+
+@pytest.fixture(scope="module")
+def base_ms() -> float:
+    return lower_quartile(in_sandbox(_delay, 0.0, 0.0)["ms"])
+
+
+@pytest.fixture(scope="module")
+def delayed() -> dict[str, Any]:
+    result: dict[str, Any] = in_sandbox(_delay, 5000.0, 0.0)
+    return result
+
+
+def test_a_links_delay_is_in_the_round_trip_once_each_way(delayed: dict[str, Any], base_ms: float) -> None:
+    assert lower_quartile(delayed["ms"]) == pytest.approx(10 + base_ms, rel=0.05)
+
+
+def test_a_delayed_link_loses_and_swaps_nothing(delayed: dict[str, Any]) -> None:
+    assert len(delayed["ms"]) == 200
+    assert delayed["arrived"] == list(range(2000))
+    assert delayed["audit"] == []
+
+
+def test_a_delayed_link_comes_back(delayed: dict[str, Any]) -> None:
+    assert " 3 received" in delayed["again"]
+
+
+def test_jitter_varies_the_delay_within_its_bounds_and_keeps_the_order(base_ms: float) -> None:
+    """5 ms +- 3 ms each way: the sum is distributed as a triangle on 4 to 16 ms, a quarter of it below 4 + sqrt(18) ms."""
+    seen = in_sandbox(_delay, 5000.0, 3000.0)
+    extra = [ms - base_ms for ms in seen["ms"]]
+    assert min(extra) > 4 - 0.5
+    assert lower_quartile(extra) == pytest.approx(4 + math.sqrt(18), abs=1.25)
+    assert pstdev(extra) > 0.75 * math.sqrt(2 * 6**2 / 12)
+    assert seen["arrived"] == list(range(2000))
