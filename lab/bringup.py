@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controller import client
+from lab import hop_budget
 from lab.errors import LabError
 from lab.progress import Progress
 from lab.relay import controller_target
@@ -26,13 +27,15 @@ _READY_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is up. `rest_url` is None when the controller is the user's own."""
+    """A fabric that is up. rest_url: None when the controller is the user's own; hop_frames_per_s: what the impairment hop
+    carries on this machine, None without a hop or a measurement."""
 
     fabric: Fabric
     net: FabricNet
     daemons: openvswitch.Daemons
     datapath: str
     rest_url: str | None
+    hop_frames_per_s: float | None
 
 
 @contextmanager
@@ -78,7 +81,7 @@ def lab_up(
             raise RuntimeError(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
-        yield Lab(fabric, net, daemons, datapath, rest_url)
+        yield Lab(fabric, net, daemons, datapath, rest_url, hop_budget.known(mtu) if net.uses_hop else None)
     except Exception as error:
         # What fails first is whatever waits for a packet; it cannot know why none comes.
         if (status := daemons.switch.poll()) is not None:

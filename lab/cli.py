@@ -26,8 +26,8 @@ Arguments = argparse.Namespace
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
     "link_rate": ((), "RATE", "of every scale-out link, in hardware units: 400Gbit"),
-    "delay": ((), "TIME", "one way, of every scale-out link; needs the kernel's netem"),
-    "jitter": ((), "TIME", "of the delay"),
+    "delay": ((), "TIME", "one way, of every scale-out link"),
+    "jitter": ((), "TIME", "by which that delay varies, up and down; frames keep their order"),
     "loss": ((), "PERCENT", "of frames, at random, on every scale-out link in each direction"),
     "ecn_threshold": ((), "TIME", "mark frames (CE) that would wait longer for a scale-out link"),
     "mtu": ((), "BYTES", "of every interface"),

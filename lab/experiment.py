@@ -69,11 +69,6 @@ class Experiment:
         return asdict(self) | {"scale": "auto" if self.scale is None else str(self.scale)}
 
 
-def requires_netem(experiment: Experiment) -> bool:
-    """Delay needs the kernel's netem, which small kernels lack; rates alone do not."""
-    return bool(experiment.delay_us)
-
-
 # -- one value: (where it stands, what was written) -> what is meant ------------------------------------------------
 
 

@@ -68,12 +68,13 @@ class Plan:
         e = self.experiment
         return Impairments(
             loss=e.loss_percent / 100,
+            jitter_us=e.jitter_us * scale.time_dilation,
             ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
             seed=e.seed,
         )
 
     @property
-    def needs_netem(self) -> bool:
+    def has_delays(self) -> bool:
         """Some link has a delay, asked for or the topology's own."""
         return any(link.delay_us > 0 for link in self.fabric.links)
 
@@ -155,6 +156,7 @@ def plan(experiment: Experiment) -> Plan:
     _check_experiment(experiment)
     made = _topology(experiment)
     fabric = _fabric(experiment, made)
+    _check_jitter(experiment, fabric)
     controller.policy(experiment.routing)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
@@ -192,8 +194,14 @@ def _check_experiment(e: Experiment) -> None:
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     if e.loss_percent == 100:
         raise LabError("loss 100% lets nothing through: use less")
-    if e.jitter_us:
-        raise LabError(f"jitter {e.jitter_us:g}us is not possible yet: every delay is constant; leave --jitter out")
+
+
+def _check_jitter(e: Experiment, fabric: Fabric) -> None:
+    least = min((link.delay_us for link in fabric.links if link.kind != "scale-up"), default=0.0)
+    if e.jitter_us > least:
+        raise LabError(
+            f"jitter {e.jitter_us:g}us is more than the delay of some link, {least:g}us: use a --delay that is as long or longer"
+        )
 
 
 def _b_acc_mbps(fabric: Fabric, hosts: Sequence[str]) -> float:

@@ -92,6 +92,7 @@ class RowMeasurement:
         for i in range(self._e.warmup_iterations):
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
             self._iterate(replay, buffers)
+        self._lab.net.hop_report()
         losses, start = self._losses(), self._monitor.mark()
         try:
             for in_place in self._halves:
@@ -175,6 +176,10 @@ class RowMeasurement:
             datapath_drops=losses.datapath,
             loss_asked=self._e.loss_percent / 100,
             impaired=losses.impaired,
+            jitter_asked=self._e.jitter_us > 0,
+            hop=self._lab.net.hop_report(),
+            hop_frames_per_s=self._lab.hop_frames_per_s,
+            delays_us=tuple(sorted({link.delay_us for link in self._lab.fabric.links if link.delay_us})),
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from lab import machine, nccl, results
 from lab.bringup import Lab, lab_up
@@ -39,7 +40,7 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     status = FAILED
     try:
         with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
-            record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
+            record.machine = {**record.machine, "datapath": lab.datapath, **_delays(plan, lab), **transport.settings()}
             expected = forecast(plan, emulated, transport.flows)
             if expected.unknown:
                 record.notes = [f"no prediction: {expected.unknown}"]
@@ -102,6 +103,15 @@ def _lab(plan: Plan, scale: Scale, progress: Progress) -> AbstractContextManager
         impairments=plan.impairments(scale),
         progress=progress,
     )
+
+
+def _delays(plan: Plan, lab: Lab) -> dict[str, Any]:
+    """What delays the links, for the manifest."""
+    if not plan.has_delays:
+        return {}
+    if not lab.net.uses_hop:
+        return {"delays": "netem"}
+    return {"delays": "impairment hop", "hop_frames_per_s": lab.hop_frames_per_s}
 
 
 @contextmanager

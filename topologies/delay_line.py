@@ -28,12 +28,13 @@ class DelayLine:
 
 
 class Report(NamedTuple):
-    """Of all lines together since the one before: frames that left, those lost for want of room, the time covered, and
-    how much later than due the frames left: 99 % of them at most late_p99_us."""
+    """Of all lines together since the one before: frames that left, those lost for want of room, the time covered and the
+    CPU time used, and how much later than due the frames left: 99 % of them at most late_p99_us."""
 
     frames: int
     lost: int
     seconds: float
+    cpu_s: float
     late_p99_us: float
 
     @property

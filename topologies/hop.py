@@ -53,7 +53,8 @@ class Hop:
         self._waiting: list[tuple[int, int, socket.socket, bytes]] = []
         self._number = 0
         self._lost = 0
-        self._lateness, self._since_s = Lateness(), time.monotonic()
+        self._lateness = Lateness()
+        self._since_s, self._since_cpu_s = time.monotonic(), time.process_time()
 
     def run(self, control: int) -> None:
         """Until `control`, a descriptor, ends; every line that it gives is answered by a report on stdout."""
@@ -108,10 +109,15 @@ class Hop:
         return bool(asked)
 
     def _report(self) -> Report:
-        now_s = time.monotonic()
-        lost = self._lost + sum(_overflown(here) for here, _, _ in self._lines.values())
-        report = Report(self._lateness.frames, lost, now_s - self._since_s, self._lateness.percentile_us(99))
-        self._lateness, self._lost, self._since_s = Lateness(), 0, now_s
+        now_s, cpu_s = time.monotonic(), time.process_time()
+        report = Report(
+            frames=self._lateness.frames,
+            lost=self._lost + sum(_overflown(here) for here, _, _ in self._lines.values()),
+            seconds=now_s - self._since_s,
+            cpu_s=cpu_s - self._since_cpu_s,
+            late_p99_us=self._lateness.percentile_us(99),
+        )
+        self._lateness, self._lost, self._since_s, self._since_cpu_s = Lateness(), 0, now_s, cpu_s
         return report
 
 

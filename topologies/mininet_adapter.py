@@ -142,6 +142,11 @@ class FabricNet(WorkingIperf):
     def egress_counts(self) -> dict[str, EgressCounts]:
         return self.emulation.egress_counts()
 
+    @property
+    def uses_hop(self) -> bool:
+        """Links are delayed by the impairment hop, not by netem."""
+        return self.emulation.uses_hop
+
     def hop_report(self) -> Report | None:
         return self.emulation.hop_report()
 

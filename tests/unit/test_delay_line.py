@@ -49,7 +49,7 @@ def test_a_frame_that_is_seconds_late_is_late() -> None:
 
 
 def test_a_report_knows_its_rate() -> None:
-    assert Report(frames=300, lost=0, seconds=1.5, late_p99_us=80).frames_per_s == 200
+    assert Report(frames=300, lost=0, seconds=1.5, cpu_s=0.1, late_p99_us=80).frames_per_s == 200
 
 
 def test_the_hop_delays_each_link_by_its_own() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.experiment import SETTINGS, Experiment, controller_address, load, requires_netem
+from lab.experiment import SETTINGS, Experiment, controller_address, load
 from lab.scale import Scale
 
 
@@ -187,12 +187,6 @@ def test_refused_overrides_name_the_option() -> None:
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"^experiment file '.*nowhere.toml' cannot be read: No such file or directory$"):
         load(tmp_path / "nowhere.toml")
-
-
-def test_only_delay_needs_netem() -> None:
-    assert not requires_netem(load(None, {"delay": "0"}))
-    assert not requires_netem(load())
-    assert requires_netem(load(None, {"delay": "10ms"}))
 
 
 def test_controller_address() -> None:

@@ -7,6 +7,7 @@ import pytest
 from lab.kpis import collision_band
 from lab.verdict import Evidence, collision_note, collision_notes, judge
 from topologies import topology
+from topologies.delay_line import Report
 from topologies.impairments import EgressCounts
 
 FINE: dict[str, Any] = {
@@ -96,6 +97,49 @@ def test_more_or_fewer_losses_than_chance_explains() -> None:
         verdict = judge(Evidence(**(LOSSY | {"impaired": EgressCounts(10_000, lost, 0)})))
         assert verdict.level == level, lost
     assert verdict.reasons[0] == "links lost 141 of 10000 frames on purpose, 1.00% were asked for"
+
+
+def hop(frames: int, lost: int, late_p99_us: float) -> dict[str, Any]:
+    """Two seconds of a hop that carries 9000 frames/s, on delays of 10 and 40 ms."""
+    report = Report(frames=frames, lost=lost, seconds=2.0, cpu_s=1.0, late_p99_us=late_p99_us)
+    return FINE | {"hop": report, "hop_frames_per_s": 9000.0, "delays_us": (10_000.0, 40_000.0)}
+
+
+@pytest.mark.parametrize(
+    ("level", "change", "reason"),
+    [
+        ("ok", hop(10_000, 0, 2400), ""),
+        (
+            "degraded",
+            hop(10_000, 0, 2600),
+            (
+                "the impairment hop was late by 2.6 ms (p99) on a delay of 10 ms: it had 5,000 frames/s, it carries 9,000 "
+                "with a core of its own"
+            ),
+        ),
+        (
+            "degraded",
+            hop(20_000, 0, 100),
+            "more than the impairment hop carries: it had 10,000 frames/s, it carries 9,000 with a core of its own",
+        ),
+        (
+            "invalid",
+            hop(10_000, 3, 100),
+            "3 frames lost inside the impairment hop: it had 5,000 frames/s, it carries 9,000 with a core of its own",
+        ),
+        ("ok", FINE | {"jitter_asked": True}, "the prediction knows the delay, not its jitter"),
+    ],
+)
+def test_the_impairment_hop(level: str, change: dict[str, Any], reason: str) -> None:
+    verdict = judge(Evidence(**change))
+    assert (verdict.level, verdict.reason) == (level, reason)
+
+
+def test_what_is_under_way_on_long_links_is_no_standstill() -> None:
+    """A round trip of eight links of 100 ms, and TCP's timer."""
+    far = FINE | {"delays_us": (100_000.0,)}
+    assert judge(Evidence(**(far | {"stall_s": 1.2}))).level == "ok"
+    assert judge(Evidence(**(far | {"stall_s": 1.4}))).level == "invalid"
 
 
 def test_segments_sent_again_beyond_the_losses_asked_for() -> None:
