@@ -9,7 +9,7 @@ import mmap
 import os
 import platform
 import struct
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from topologies import netlink
 from topologies.bpf import assemble
@@ -26,21 +26,22 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class EgressPrograms:
-    """One program for each of the interfaces. shapes: interface -> its shape, of all that will be attached to."""
+    """One program for each of the interfaces."""
 
-    def __init__(self, shapes: Mapping[str, Shape], impairments: Impairments) -> None:
-        self._shapes, self._impairments = shapes, impairments
-        self._memory_of = {intf: i * MEMORY_BYTES for i, intf in enumerate(shapes)}
-        n_bytes = len(shapes) * MEMORY_BYTES
+    def __init__(self, intfs: Sequence[str], impairments: Impairments) -> None:
+        self._impairments = impairments
+        self._memory_of = {intf: i * MEMORY_BYTES for i, intf in enumerate(intfs)}
+        n_bytes = len(intfs) * MEMORY_BYTES
         self._map_fd = _array_map(n_bytes)
         self._memory = mmap.mmap(self._map_fd, n_bytes)
 
     def __contains__(self, intf: str) -> bool:
-        return intf in self._shapes
+        return intf in self._memory_of
 
-    def attach(self, intf: str) -> None:
-        """To an interface of the caller's namespace. Again after a program was taken off: it goes on where it was."""
-        code = assemble(program(self._map_fd, self._memory_of[intf], intf, self._shapes[intf], self._impairments))
+    def attach(self, intf: str, shape: Shape) -> None:
+        """To an interface of the caller's namespace. Again after it was taken off, or for another shape: it goes on where
+        it was."""
+        code = assemble(program(self._map_fd, self._memory_of[intf], intf, shape, self._impairments))
         fd = _load(code, intf)
         try:
             netlink.apply(netlink.egress_program(netlink.index_of(intf), intf, fd))
@@ -55,7 +56,7 @@ class EgressPrograms:
 
     def findings(self, attached: frozenset[str]) -> list[Finding]:
         """The interfaces without a program. attached: those that have one."""
-        return [Finding(intf, "program", "attached", "none") for intf in self._shapes if intf not in attached]
+        return [Finding(intf, "program", "attached", "none") for intf in self._memory_of if intf not in attached]
 
     def close(self) -> None:
         self._memory.close()

@@ -117,8 +117,7 @@ class Emulation:
             wires.require_hop(self.fabric, self.impairments.jitter_us)
             self.uses_hop = True
         if self.impairments.at_egress:
-            impaired = {intf: self.shapes[intf] for intf in impaired_intfs(self.fabric)}
-            self._programs = EgressPrograms(impaired, self.impairments)
+            self._programs = EgressPrograms(impaired_intfs(self.fabric), self.impairments)
         with self._step("namespaces", f"{hosts} namespaces"):
             self._make_namespaces()
         with self._step("links", f"{len(self.fabric.links)} links"):
@@ -222,7 +221,7 @@ class Emulation:
         """To those of the interfaces that have one; all of the calling thread's namespace."""
         for intf in intfs:
             if self._programs and intf in self._programs:
-                self._programs.attach(intf)
+                self._programs.attach(intf, self.shapes[intf])
 
     def _routes(self, port: Port, index: int) -> Iterator[Request]:
         """The host's one route out of this interface and what it must know of the other side."""
@@ -368,12 +367,15 @@ class Emulation:
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         """Another rate for both directions, in place: nothing is dropped and the link is never open."""
         new = shape(rate_mbps, self.mtu, link.delay_us)
+
+        def reshape(port: Port) -> None:
+            netlink.apply(netlink.reshaping(netlink.index_of(port.intf), port.intf, new))
+            self._attach_programs([port.intf])
+
         for port in link.ports:
             if port.intf in self.shapes:
-                self._in_namespace(
-                    port, lambda p: netlink.apply(netlink.reshaping(netlink.index_of(p.intf), p.intf, new))
-                )
                 self.shapes[port.intf] = new
+                self._in_namespace(port, reshape)
 
     def _in_namespace(self, port: Port, work: Callable[[Port], None]) -> None:
         if self._is_host(port):

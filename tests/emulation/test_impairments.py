@@ -1,18 +1,22 @@
 """Loss, marks and delay on real links, counted by the frames that ping, iperf3 and raw sockets see arrive."""
 
 import contextlib
+import csv
 import json
 import math
 import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from statistics import pstdev, quantiles
 from typing import Any
 
 import pytest
 
-from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from tests.emulation.commands import fabric as small_fabric
+from tests.emulation.commands import run_topo, sizes
+from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh, wait_for
 from topologies import openvswitch
 from topologies.fabric import Fabric
 from topologies.impairments import Impairments
@@ -198,3 +202,75 @@ def test_jitter_varies_the_delay_within_its_bounds_and_keeps_the_order(base_ms: 
     assert lower_quartile(extra) == pytest.approx(4 + math.sqrt(18), abs=1.25)
     assert pstdev(extra) > 0.75 * math.sqrt(2 * 6**2 / 12)
     assert seen["arrived"] == list(range(2000))
+
+
+# -- marks --------------------------------------------------------------------------------------------------------------
+
+
+def _incast(threshold_us: float | None, senders: list[str], options: str = "") -> dict[str, Any]:
+    """TCP from the senders to h2, over the one link of 50 Mbit/s that all of them share: leaf1 to h2."""
+    with network(fabric(), impairments=Impairments(ecn_threshold_us=threshold_us)) as net:
+        receiver = net.get("h2")
+        servers = [receiver.popen(f"iperf3 -s -1 -p {5201 + i}") for i, _ in enumerate(senders)]
+        wait_for(lambda: sh("ss -Hltn", "h2").count(":52") == len(senders), 5)
+        before = net.egress_counts()
+        clients = [
+            net.get(sender).popen(f"iperf3 -c {receiver.IP()} -p {5201 + i} -t 3 -O 1 -J {options}")
+            for i, sender in enumerate(senders)
+        ]
+        ends = [json.loads(client.communicate(timeout=20)[0])["end"] for client in clients]
+        for server in servers:
+            server.wait(10)
+        after = net.egress_counts()
+        return {
+            "mbps": sum(end["sum_received"]["bits_per_second"] for end in ends) / 1e6,
+            "rtt_ms": [end["streams"][0]["sender"]["mean_rtt"] / 1e3 for end in ends],
+            "marked": {intf: counts.since(before[intf]).marked for intf, counts in after.items()},
+        }
+
+
+@pytest.fixture(scope="module")
+def marked() -> dict[str, Any]:
+    result: dict[str, Any] = in_sandbox(_incast, 2000.0, ["h1", "h3"])
+    return result
+
+
+def test_the_congested_link_is_the_one_that_marks(marked: dict[str, Any]) -> None:
+    into_the_receiver = fabric().peer(fabric().scale_out_port("h2")).intf
+    assert marked["marked"][into_the_receiver] > 20
+    assert max(marked["marked"], key=marked["marked"].__getitem__) == into_the_receiver
+
+
+def test_marks_shorten_the_queue_and_cost_no_throughput(marked: dict[str, Any]) -> None:
+    """Unmarked, 32 frames of 9000 bytes wait at 50 Mbit/s: up to 46 ms. Marked above 2 ms, less than half of that."""
+    unmarked = in_sandbox(_incast, None, ["h1", "h3"])
+    assert unmarked["marked"] == {}
+    assert max(marked["rtt_ms"]) < 0.5 * max(unmarked["rtt_ms"])
+    assert marked["mbps"] > 0.85 * 50 * 8948 / 9014
+
+
+def test_without_congestion_nothing_is_marked() -> None:
+    """A sender at half of the link's rate, that writes a frame at a time."""
+    seen = in_sandbox(_incast, 20_000.0, ["h1"], "-b 25M -l 8900 --pacing-timer 1000")
+    assert sum(seen["marked"].values()) == 0
+
+
+# -- a whole run --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_says_what_was_done_to_its_frames(tmp_path: Path) -> None:
+    impaired = ("--loss", "1%", "--delay", "10ms", "--jitter", "1ms", "--ecn-threshold", "20ms")
+    done = run_topo(
+        *small_fabric(hosts_per_leaf=1), *sizes("500K", iterations=2), *impaired, "--out", "out", cwd=tmp_path
+    )
+    assert done.status in (0, 1), done.err
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["machine"]["delays"] == "impairment hop"
+    assert manifest["machine"]["hop_frames_per_s"] > 1000
+    with (tmp_path / "out" / "results.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["wrong"] == "0"
+    lost, seen = re.findall(r"links lost (\d+) of (\d+) frames as asked", row["reason"])[0]
+    assert 0 < int(lost) <= int(row["dropped_fabric"])
+    assert abs(int(lost) - 0.01 * int(seen)) <= SIGMAS * math.sqrt(0.01 * int(seen)) + 1
+    assert "not its jitter" in row["reason"]
