@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from controller import client
+from lab import hop_budget
 from lab.errors import LabError
 from lab.progress import Progress
 from lab.relay import controller_target
 from lab.sandbox import CONTROLLER_SOCKET, OVS_RUN_DIR, REST_PORT, RUN_DIR, wait_until
 from topologies import Fabric, ovs_daemons
+from topologies.impairments import NO_IMPAIRMENTS, Impairments
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
@@ -25,12 +27,14 @@ _READY_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is up."""
+    """A fabric that is up. hop_frames_per_s: what the impairment hop carries on this machine, None without a hop or a
+    measurement."""
 
     fabric: Fabric
     net: FabricNet
     daemons: ovs_daemons.Daemons
     datapath: str
+    hop_frames_per_s: float | None
 
 
 @contextmanager
@@ -42,6 +46,7 @@ def lab_up(
     addressing: str = "l3",
     controller: str | None = None,
     congestion_control: str = "cubic",
+    impairments: Impairments = NO_IMPAIRMENTS,
     progress: Progress,
 ) -> Iterator[Lab]:
     """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
@@ -62,6 +67,7 @@ def lab_up(
         datapath=datapath,
         controllers=(controller_target(controller, CONTROLLER_PORT),) if policy else (),
         congestion_control=congestion_control,
+        impairments=impairments,
         progress=progress.step,
     )
     try:
@@ -73,7 +79,7 @@ def lab_up(
             raise RuntimeError(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
-        yield Lab(fabric, net, daemons, datapath)
+        yield Lab(fabric, net, daemons, datapath, hop_budget.known(mtu) if net.uses_hop else None)
     except Exception as error:
         # What fails first is whatever waits for a packet; it cannot know why none comes.
         if (status := daemons.switch.poll()) is not None:

@@ -5,9 +5,7 @@ more full frames than can be carried, and what the switches forward in a second 
 switches is the budget: longer chains cost more per hop, since frames are dropped on the way.
 """
 
-import json
 import os
-import signal
 import subprocess
 import threading
 import time
@@ -15,11 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
-from pathlib import Path
 
-from lab import machine, sandbox
+from lab import kept
 from lab.bringup import lab_up
-from lab.errors import LabError
 from lab.progress import Progress
 from lab.scale import Budget
 from topologies import Fabric, netlink, syscalls
@@ -27,7 +23,7 @@ from topologies.addressing import host_ip, leaf_prefixes
 from topologies.builder import FabricBuilder
 
 CHAINS = (1, 3, 5)
-_CACHE = Path("/var/cache/ai-fabric-testbed/budget.json")
+_CACHE = kept.FOLDER / "budget.json"
 _SECONDS = 1.0
 # Fast enough that no qdisc holds a frame back.
 _UNSHAPED_MBPS = 30_000.0
@@ -36,9 +32,8 @@ _UDP_HEADERS = 28
 
 def known(mtu: int) -> Budget | None:
     """The budget that was measured on this machine as it is now, if any."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(_CACHE.read_text())[_key(mtu)]
-        return Budget(**kept)
+    with suppress(TypeError):
+        return Budget(**kept.known(_CACHE, mtu))
     return None
 
 
@@ -46,52 +41,20 @@ def measured(mtu: int, *, again: bool = False, progress: Progress) -> Budget:
     """The known budget, or measure it now (about 6 s) and keep it. Needs root."""
     budget = None if again else known(mtu)
     if budget is None:
-        budget = _measure_in_sandbox(mtu, progress)
-        _keep(mtu, budget)
+        by_hops = kept.measured_in_sandbox(
+            lambda: _measure(mtu, progress),
+            fabric="chains of 1, 3, 5 switches",
+            doing="measuring the switching budget",
+            remedy="use --scale RATE[:SIZE]",
+        )
+        budget = Budget(
+            frame_hops_per_s=min(by_hops),
+            mtu=mtu,
+            measured_at=time.strftime("%Y-%m-%d %H:%M"),
+            cpu_count=os.cpu_count() or 1,
+        )
+        kept.keep(_CACHE, mtu, asdict(budget))
     return budget
-
-
-def _key(mtu: int) -> str:
-    """A budget holds for one CPU, kernel, Open vSwitch and frame size."""
-    return f"{machine.cpu_model()}/{os.cpu_count()}/{os.uname().release}/{machine.open_vswitch_version()}/{mtu}"
-
-
-def _keep(mtu: int, budget: Budget) -> None:
-    kept = {}
-    with suppress(OSError, ValueError):
-        kept = json.loads(_CACHE.read_text())
-    with suppress(OSError):
-        _CACHE.parent.mkdir(parents=True, exist_ok=True)
-        new = _CACHE.with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps({**kept, _key(mtu): asdict(budget)}, indent=1))
-        new.rename(_CACHE)
-
-
-def _measure_in_sandbox(mtu: int, progress: Progress) -> Budget:
-    read, write = os.pipe()
-
-    def job() -> int:
-        os.write(write, json.dumps(_measure(mtu, progress)).encode())
-        return 0
-
-    about = {"fabric": "chains of 1, 3, 5 switches", "doing": "measuring the switching budget"}
-    status = sandbox.run(job, about=sandbox.about(**about))
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        text = pipe.read()
-    if status == 128 + signal.SIGINT:
-        raise KeyboardInterrupt
-    if status == 128 + signal.SIGTERM:
-        raise SystemExit(status)
-    if status != 0 or not text:
-        raise LabError(f"the switching budget could not be measured (status {status}): use --scale RATE[:SIZE]")
-    by_hops = json.loads(text)
-    return Budget(
-        frame_hops_per_s=min(by_hops),
-        mtu=mtu,
-        measured_at=time.strftime("%Y-%m-%d %H:%M"),
-        cpu_count=os.cpu_count() or 1,
-    )
 
 
 def chains(lengths: Sequence[int] = CHAINS) -> Fabric:

@@ -28,9 +28,10 @@ Arguments = argparse.Namespace
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
     "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
-    "delay": ((), "TIME", "one way, of every scale-out link that has no longer one; needs the kernel's netem"),
-    "jitter": ((), "TIME", "of the delay"),
-    "loss": ((), "PERCENT", "of packets"),
+    "delay": ((), "TIME", "one way, of every scale-out link that has no longer one"),
+    "jitter": ((), "TIME", "by which that delay varies, up and down; frames keep their order"),
+    "loss": ((), "PERCENT", "of frames, at random, on every scale-out link in each direction"),
+    "ecn_threshold": ((), "TIME", "mark frames (CE) that would wait longer for a scale-out link"),
     "mtu": ((), "BYTES", "of every interface"),
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),

@@ -6,7 +6,7 @@ import resource
 import shutil
 import sys
 
-from lab import budget, machine
+from lab import budget, hop_budget, machine
 from lab.machine import OPTIONAL_TOOLS, QDISCS, REQUIRED_TOOLS, Finding
 from lab.progress import Progress
 from topologies import ovs_daemons
@@ -28,6 +28,8 @@ def examine(*, mtu: int, again: bool) -> int:
             f"{'ok':<8} {'switching budget':<34} {known.frame_hops_per_s:,.0f} frames x switches/s at MTU {known.mtu}, "
             f"{known.cpu_count} CPUs, measured {known.measured_at}"
         )
+        delayed = hop_budget.measured(mtu, again=again, progress=Progress())
+        print(f"{'ok':<8} {'impairment hop':<34} {delayed:,.0f} frames/s at MTU {mtu}: delay without netem, and jitter")
     print("a run is possible" if runnable else "a run is not possible: see the lines that say missing")
     return 0 if runnable else 2
 

@@ -34,9 +34,10 @@ class Experiment:
     """Hardware units throughout: the scale says what the machine emulates.
 
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
-    own; collective: or a traffic pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the
-    collective's own; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host;
-    min_bytes to max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
+    own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
+    pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; controller:
+    None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`;
+    scale: None = chosen to fit the machine and time_limit_s.
     """
 
     topology: str = "spine-leaf"
@@ -44,6 +45,7 @@ class Experiment:
     delay_us: float | None = None
     jitter_us: float = 0.0
     loss_percent: float = 0.0
+    ecn_threshold_us: float | None = None
     mtu: int = 9000
     addressing: str = "l3"
     routing: str = "ecmp"
@@ -219,6 +221,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("fabric", "delay", _quantity(parse_duration_us), "delay_us"),
         _setting("fabric", "jitter", _quantity(parse_duration_us), "jitter_us"),
         _setting("fabric", "loss", _percent, "loss_percent"),
+        _setting("fabric", "ecn_threshold", _quantity(parse_duration_us), "ecn_threshold_us"),
         _setting("fabric", "mtu", _mtu),
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +25,6 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     _require_writable(folder or Path("results").resolve())
     progress = Progress()
     scale = _scale(planned, progress)
-    scale.fabric(planned.fabric)
     from lab import run as the_run
 
     job = partial(the_run.run, planned, scale, folder=folder, as_json=as_json, progress=progress)
@@ -48,8 +48,6 @@ def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]
     machine.require_tools()
     machine.require_capabilities()
     machine.require_open_files(len(fabric.hosts), sum(len(fabric.ports_of(s.name)) for s in fabric.switches))
-    if planned.needs_netem:
-        machine.require_netem()
     doors: list[Callable[[Sandbox], None]] = []
     if experiment.controller:
         address = controller_address(experiment.controller)
@@ -61,12 +59,30 @@ def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]
 
 
 def _scale(planned: Plan, progress: Progress) -> Scale:
-    if planned.experiment.scale is not None:
-        return planned.experiment.scale
-    from lab import budget
+    """The scale; what the machine carries is measured if it is not known. Refuses delays that cannot be made at it."""
+    from lab import hop_budget
+    from topologies import wires
 
-    known = budget.measured(planned.experiment.mtu, progress=progress)
-    return choose_scale(planned.load, known, planned.experiment.time_limit_s)
+    experiment = planned.experiment
+    by_hop = planned.has_delays and (experiment.jitter_us > 0 or "netem" not in machine.usable_qdiscs())
+    scale = experiment.scale or _fitting_scale(planned, by_hop, progress)
+    emulated = scale.fabric(planned.fabric)
+    if by_hop:
+        wires.require_hop(emulated, planned.impairments(scale).jitter_us)
+        hop_budget.measured(experiment.mtu, progress=progress)
+    return scale
+
+
+def _fitting_scale(planned: Plan, by_hop: bool, progress: Progress) -> Scale:
+    from lab import budget, hop_budget
+
+    experiment = planned.experiment
+    known = budget.measured(experiment.mtu, progress=progress)
+    if by_hop and experiment.delay_us:
+        # With a delay on every link a frame crosses the hop once a link, which is at most twice a switch.
+        carried = hop_budget.measured(experiment.mtu, progress=progress) / 2
+        known = replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
+    return choose_scale(planned.load, known, experiment.time_limit_s)
 
 
 def _results_folder(out: str | None) -> Path | None:

@@ -37,9 +37,8 @@ OPTIONAL_TOOLS = {
 QDISCS = {
     "htb": ("htb", "sch_htb", "link rates: required"),
     "bfifo": ("bfifo", "built into sch_fifo", "link queues: required"),
-    "netem": ("netem delay 1ms", "sch_netem", "link delay and jitter"),
-    "red": ("red limit 100000 avpkt 1000", "sch_red", "ECN marks by queue length"),
-    "clsact": ("clsact", "sch_ingress", "eBPF on a link's egress"),
+    "netem": ("netem delay 1ms", "sch_netem", "link delay; without it the impairment hop delays, by 1 ms or more"),
+    "clsact": ("clsact", "sch_ingress", "eBPF on a link's egress: loss and ECN marks"),
 }
 # capability -> its bit in <linux/capability.h>
 CAPABILITIES = {"NET_ADMIN": 12, "NET_RAW": 13, "SYS_ADMIN": 21}
@@ -110,14 +109,6 @@ def require_open_files(hosts: int, ports: int) -> None:
         raise LabError(
             f"{hosts} hosts need {needed} open files, the hard limit is {limit}: raise it as root with "
             f"`ulimit -n {needed}`, or in /etc/security/limits.conf for good"
-        )
-
-
-def require_netem() -> None:
-    if "netem" not in usable_qdiscs():
-        raise LabError(
-            f"a link delay needs the qdisc netem, which this kernel lacks: load module {QDISCS['netem'][1]} (Ubuntu: package "
-            f"linux-modules-extra-{platform.release()}), or leave out the delay"
         )
 
 

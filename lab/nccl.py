@@ -90,7 +90,15 @@ def scale_lines(record: RunRecord) -> list[str]:
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
+        *_delays(record.machine),
     ]
+
+
+def _delays(machine: Mapping[str, Any]) -> Iterator[str]:
+    if machine.get("delays") == "impairment hop":
+        carries = machine["hop_frames_per_s"]
+        known = "" if carries is None else f", which carries {carries:,.0f} frames/s with a core of its own"
+        yield f"links are delayed by the impairment hop, one process{known}"
 
 
 def _devices(record: RunRecord) -> Iterator[dict[str, Any]]:
@@ -153,8 +161,8 @@ def _goodput_lines(row: RowResult) -> list[str]:
 
 
 def _reason_lines(row: RowResult) -> list[str]:
-    """Why a row is not ok."""
-    if row.verdict == "ok":
+    """Why a row is not ok, and what to know of one that is."""
+    if not row.reason:
         return []
     return [f"#   {format_size(row.size_bytes)} is {row.verdict}: {reason}" for reason in row.reason.split("; ")]
 

@@ -15,6 +15,7 @@ from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from topologies import Fabric, Topology, topology, unknown
 from topologies.describe import Distances
+from topologies.impairments import Impairments
 from topologies.tiers import hb_domains
 from topologies.units import format_size
 from traffic import Demand, Schedule
@@ -73,8 +74,18 @@ class Plan:
     def mss(self) -> int:
         return mss_bytes(self.experiment.mtu)
 
+    def impairments(self, scale: Scale) -> Impairments:
+        """What the machine's links do to frames, every time multiplied as the scale says."""
+        e = self.experiment
+        return Impairments(
+            loss=e.loss_percent / 100,
+            jitter_us=e.jitter_us * scale.time_dilation,
+            ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
+            seed=e.seed,
+        )
+
     @property
-    def needs_netem(self) -> bool:
+    def has_delays(self) -> bool:
         """Some link has a delay, asked for or the topology's own."""
         return any(link.delay_us > 0 for link in self.fabric.links)
 
@@ -173,6 +184,7 @@ def plan(experiment: Experiment) -> Plan:
     _check_experiment(experiment)
     made = _topology(experiment)
     fabric = _fabric(experiment, made)
+    _check_jitter(experiment, fabric)
     controller.policy_for(experiment.routing, fabric)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
@@ -219,10 +231,16 @@ def _check_experiment(e: Experiment) -> None:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     _check_pattern(e)
-    if e.loss_percent:
-        raise LabError(f"loss {e.loss_percent:g}% is not possible yet: no link drops at random; leave --loss out")
-    if e.jitter_us:
-        raise LabError(f"jitter {e.jitter_us:g}us is not possible yet: every delay is constant; leave --jitter out")
+    if e.loss_percent == 100:
+        raise LabError("loss 100% lets nothing through: use less")
+
+
+def _check_jitter(e: Experiment, fabric: Fabric) -> None:
+    least = min((link.delay_us for link in fabric.links if link.kind != "scale-up"), default=0.0)
+    if e.jitter_us > least:
+        raise LabError(
+            f"jitter {e.jitter_us:g}us is more than the delay of some link, {least:g}us: use a --delay that is as long or longer"
+        )
 
 
 def _check_pattern(e: Experiment) -> None:

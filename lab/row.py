@@ -18,6 +18,7 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
+from topologies.impairments import EgressCounts
 from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size
 from traffic import values
@@ -41,11 +42,12 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Cumulative: frames dropped by each link's queue and by the kernel behind it, frames lost inside the switch (since last
-    asked), segments resent."""
+    """Cumulative: frames dropped by each link's queue and by the kernel behind it, what each link was asked to do to frames,
+    frames lost inside the switch (since last asked), segments resent."""
 
     queues: dict[str, int]
     backlogs: dict[str, int]
+    on_purpose: dict[str, EgressCounts]
     datapath: int
     resent: int
 
@@ -54,7 +56,17 @@ class _Losses:
             {intf: n - old.get(intf, 0) for intf, n in new.items()}
             for new, old in ((self.queues, before.queues), (self.backlogs, before.backlogs))
         )
-        return _Losses(queues, backlogs, self.datapath, self.resent - before.resent)
+        on_purpose = {intf: counts.since(before.on_purpose[intf]) for intf, counts in self.on_purpose.items()}
+        return _Losses(queues, backlogs, on_purpose, self.datapath, self.resent - before.resent)
+
+    def at(self, intf: str) -> int:
+        """Frames that one direction of a link lost, on purpose or not."""
+        return self.queues.get(intf, 0) + (self.on_purpose[intf].lost if intf in self.on_purpose else 0)
+
+    @property
+    def impaired(self) -> EgressCounts:
+        """All links together."""
+        return EgressCounts(*(sum(column) for column in zip(*self.on_purpose.values(), strict=True)))
 
 
 class RowMeasurement:
@@ -84,6 +96,7 @@ class RowMeasurement:
         for i in range(self._e.warmup_iterations):
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
             self._iterate(replay, buffers)
+        self._lab.net.hop_report()
         losses, start = self._losses(), self._monitor.mark()
         try:
             for in_place in self._halves:
@@ -150,6 +163,7 @@ class RowMeasurement:
         return _Losses(
             {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
             self._lab.net.backlog_drops(),
+            self._lab.net.egress_counts(),
             datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
             self._transport.counters().retransmits,
         )
@@ -179,10 +193,17 @@ class RowMeasurement:
             stall_s=window.longest_stall_s(self._busy),
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
+            queue_drops=sum(losses.queues.values()),
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
             lost_outside=losses.backlogs,
             datapath_drops=losses.datapath,
+            loss_asked=self._e.loss_percent / 100,
+            impaired=losses.impaired,
+            jitter_asked=self._e.jitter_us > 0,
+            hop=self._lab.net.hop_report(),
+            hop_frames_per_s=self._lab.hop_frames_per_s,
+            delays_us=tuple(sorted({link.delay_us for link in self._lab.fabric.links if link.delay_us})),
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
@@ -242,7 +263,7 @@ class RowMeasurement:
             bottleneck=prediction.bottleneck if prediction else "",
             mmr=balance.mmr,
             jfi=balance.jfi,
-            dropped_fabric=sum(losses.queues.values()) - at_hosts + losses.datapath,
+            dropped_fabric=sum(losses.queues.values()) - at_hosts + losses.datapath + losses.impaired.lost,
             dropped_host=at_hosts,
             retransmits=losses.resent,
             verdict=verdict.level,
@@ -292,7 +313,7 @@ class RowMeasurement:
                     link=self._direction(intf),
                     bytes_sent=sent,
                     planned_bytes=planned.get(intf, 0.0),
-                    dropped=losses.queues.get(intf, 0),
+                    dropped=losses.at(intf),
                     utilisation=sent * 8 / (rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
                 )
             )

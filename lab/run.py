@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from lab import machine, nccl, results
 from lab.bringup import Lab, lab_up
@@ -41,8 +42,8 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     status = FAILED
     failures: list[Exception] = []
     try:
-        with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
-            record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
+        with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
+            record.machine = {**record.machine, "datapath": lab.datapath, **_delays(plan, lab), **transport.settings()}
             expected = forecast(plan, emulated, transport.flows)
             if expected.unknown:
                 record.notes = [f"no prediction: {expected.unknown}"]
@@ -83,7 +84,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
     emulated = scale.fabric(plan.fabric)
     setLogLevel("info")
     try:
-        with _lab(plan, emulated, Progress()) as lab:
+        with _lab(plan, scale, Progress()) as lab:
             _print(
                 f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}. Try:",
                 *_suggestions(emulated),
@@ -108,17 +109,27 @@ def _suggestions(fabric: Fabric) -> tuple[str, str]:
     )
 
 
-def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextManager[Lab]:
+def _lab(plan: Plan, scale: Scale, progress: Progress) -> AbstractContextManager[Lab]:
     e = plan.experiment
     return lab_up(
-        emulated,
+        scale.fabric(plan.fabric),
         policy=e.routing,
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
         congestion_control=CONGESTION_CONTROL,
+        impairments=plan.impairments(scale),
         progress=progress,
     )
+
+
+def _delays(plan: Plan, lab: Lab) -> dict[str, Any]:
+    """What delays the links, for the manifest."""
+    if not plan.has_delays:
+        return {}
+    if not lab.net.uses_hop:
+        return {"delays": "netem"}
+    return {"delays": "impairment hop", "hop_frames_per_s": lab.hop_frames_per_s}
 
 
 @contextmanager

@@ -7,6 +7,7 @@
 Each threshold has a name and its reason. A check that could not be made (None) says nothing.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,9 @@ from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parall
 from lab.rows import Level
 from lab.scale import MIN_FRAMES_PER_STEP
 from topologies import Fabric, Port
+from topologies.delay_line import Report
+from topologies.impairments import UNTOUCHED, EgressCounts
+from topologies.shaping import LINKS_PER_ROUND_TRIP
 
 # How long frames wait for the switch thread, in times of one frame at the NIC's rate (median). What it uses of its core
 # says little: it polls, and looks busy long before it is late. Measured on two cores, 16 ranks, MTU 9000: 0.5 frame times
@@ -42,8 +46,12 @@ MAX_COUNT_ERROR = 0.05
 MIN_COUNTED_SHARE = 0.05
 # Full frames beyond the plan that mean nothing: a probe, a retransmission of the warm-up's end.
 STRAY_FRAMES = 2
-# Segments sent again, of all sent: TCP probing a full queue stays below it.
+# Segments sent again though no queue dropped them, of all sent. What congested links drop is a result, not a fault.
 MAX_RETRANSMIT_SHARE = 0.01
+# Of the shortest delay: frames that left the impairment hop later than this (p99) were not delayed as asked.
+MAX_HOP_LATE_SHARE = 0.25
+# Standard deviations of the binomial between losses asked for and counted: by chance one row in 15 000 is further off.
+MAX_LOSS_SIGMAS = 4.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,10 @@ class Evidence:
     stall_s: longest time in which no link moved a byte while sends were outstanding; datapath_stopped_s: the switch
     process was stopped; sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for
     the switch thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue;
-    datapath_drops in Open vSwitch; segments: data frames that the plan sends;
+    datapath_drops in Open vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; segments:
+    data frames that the plan sends; loss_asked: probability of a frame on each link, impaired: what all links together
+    did to frames on purpose; hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own;
+    delays_us: emulated, of the links that have one, shortest first;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
 
@@ -71,10 +82,17 @@ class Evidence:
     stall_s: float | None = None
     datapath_stopped_s: float = 0.0
     retransmits: int = 0
+    queue_drops: int = 0
     frame_bytes: float = 0.0
     segments: float | None = None
     lost_outside: Mapping[str, int] = field(default_factory=dict)
     datapath_drops: int = 0
+    loss_asked: float = 0.0
+    impaired: EgressCounts = UNTOUCHED
+    jitter_asked: bool = False
+    hop: Report | None = None
+    hop_frames_per_s: float | None = None
+    delays_us: tuple[float, ...] = ()
     frames_per_step: float | None = None
     measured_to_predicted: float | None = None
     planned_bytes: Mapping[str, float] = field(default_factory=dict)
@@ -95,11 +113,11 @@ class Verdict:
 
 
 def judge(e: Evidence) -> Verdict:
-    """The worst level that any check found, with all reasons, the grave ones first."""
+    """The worst level that any check found, with all reasons, the grave ones first, and what is to be known besides."""
     invalid = tuple(reason for check in _INVALID for reason in check(e))
     degraded = tuple(reason for check in _DEGRADED for reason in check(e))
     level: Level = "invalid" if invalid else "degraded" if degraded else "ok"
-    return Verdict(level, (*invalid, *degraded))
+    return Verdict(level, (*invalid, *degraded, *_remarks(e)))
 
 
 # -- invalid --------------------------------------------------------------------------------------------------------
@@ -133,7 +151,9 @@ def _cpu_limited(e: Evidence) -> Iterator[str]:
 def _stood_still(e: Evidence) -> Iterator[str]:
     if e.datapath_stopped_s > 0:
         yield f"the switch process was stopped for {e.datapath_stopped_s:.1f} s"
-    if e.stall_s is not None and e.stall_s > MAX_STALL_S:
+    under_way_s = LINKS_PER_ROUND_TRIP * max(e.delays_us, default=0.0) / 1e6
+    # With losses asked for, TCP may wait for its timers, each twice as long as the one before.
+    if e.stall_s is not None and e.stall_s > MAX_STALL_S + under_way_s and not e.loss_asked:
         yield f"the fabric stood still for {e.stall_s:.1f} s while sends were outstanding"
 
 
@@ -143,6 +163,8 @@ def _lost_outside(e: Evidence) -> Iterator[str]:
         yield f"{sum(lost.values())} frames lost outside the fabric: {_some(f'{n} behind {name}' for name, n in lost.items())}"
     if e.datapath_drops:
         yield f"{e.datapath_drops} frames lost inside Open vSwitch"
+    if e.hop and e.hop.lost:
+        yield f"{e.hop.lost} frames lost inside the impairment hop{_hop_load(e.hop, e.hop_frames_per_s)}"
 
 
 def _miscounted(e: Evidence) -> Iterator[str]:
@@ -209,13 +231,38 @@ def _late(e: Evidence) -> Iterator[str]:
 
 def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
-    if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO:
+    if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
         yield f"{ratio:.2f} times the predicted time, unexplained"
 
 
 def _resent(e: Evidence) -> Iterator[str]:
-    if e.segments and e.retransmits > MAX_RETRANSMIT_SHARE * e.segments:
-        yield f"{e.retransmits} segments sent again, {e.retransmits / e.segments:.1%} of all"
+    unexplained = e.retransmits - e.impaired.lost - e.queue_drops
+    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments:
+        yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
+
+
+def _late_hop(e: Evidence) -> Iterator[str]:
+    if e.hop is None:
+        return
+    shortest_us = e.delays_us[0]
+    if e.hop.late_p99_us > MAX_HOP_LATE_SHARE * shortest_us:
+        yield (
+            f"the impairment hop was late by {e.hop.late_p99_us / 1e3:.1f} ms (p99) on a delay of {shortest_us / 1e3:g} ms"
+            f"{_hop_load(e.hop, e.hop_frames_per_s)}"
+        )
+    elif e.hop_frames_per_s is not None and e.hop.frames_per_s > e.hop_frames_per_s:
+        yield f"more than the impairment hop carries{_hop_load(e.hop, e.hop_frames_per_s)}"
+
+
+def _hop_load(hop: Report, carries: float | None) -> str:
+    known = f", it carries {carries:,.0f} with a core of its own" if carries is not None else ""
+    return f": it had {hop.frames_per_s:,.0f} frames/s{known}"
+
+
+def _other_loss(e: Evidence) -> Iterator[str]:
+    p, (seen, lost, _) = e.loss_asked, e.impaired
+    if abs(lost - p * seen) > MAX_LOSS_SIGMAS * math.sqrt(p * (1 - p) * seen) + 1:
+        yield f"links lost {lost} of {seen} frames on purpose, {p:.2%} were asked for"
 
 
 _Check = Callable[[Evidence], Iterator[str]]
@@ -223,8 +270,21 @@ _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent,
+    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _late_hop, _other_loss,
 )  # fmt: skip
+
+
+# -- neither ----------------------------------------------------------------------------------------------------------
+
+
+def _remarks(e: Evidence) -> Iterator[str]:
+    if e.loss_asked:
+        yield (
+            f"links lost {e.impaired.lost} of {e.impaired.seen} frames as asked ({e.loss_asked * e.impaired.seen:.0f} expected), "
+            "which the prediction does not know"
+        )
+    if e.jitter_asked:
+        yield "the prediction knows the delay, not its jitter"
 
 
 def _some(items: Iterable[str], most: int = 3) -> str:

@@ -6,15 +6,19 @@ the namespaces, links and bridges made here is changed.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 from topologies import namespaces, netlink, offloads, ovs_bridges, ovs_daemons, ovs_sockets, wires
 from topologies.addressing import FABRIC_NETWORK
+from topologies.delay_line import Report
+from topologies.egress import EgressPrograms
 from topologies.errors import EmulationError, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.hop_process import HopProcess
+from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, impaired_intfs
 from topologies.netlink import Counters, End, LinkReader, Request
 from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
 
@@ -28,6 +32,8 @@ _HOST_SYSCTLS = {
     "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_no_metrics_save": "1",
 }
+# Where frames are marked, hosts ask for ECN; by default they only grant it.
+_ASK_FOR_ECN = {"net/ipv4/tcp_ecn": "1"}
 _CONGESTION_CONTROL = "net/ipv4/tcp_congestion_control"
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 # Descriptors that a run needs beside those of its hosts (one namespace and two sockets each).
@@ -44,7 +50,8 @@ class Emulation:
 
     mtu: of every interface, in bytes. addressing: 'l3' gives a host one route and one neighbour, its virtual gateway;
     'l2' a neighbour entry for every other host. datapath: of the bridges. controllers: OpenFlow targets.
-    progress: told what is being done, in a few words. `seconds` holds how long each step of the last start took.
+    impairments: of every scale-out link. progress: told what is being done, in a few words. `seconds` holds how long each
+    step of the last start took; uses_hop: links are delayed by the impairment hop, not by netem.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class Emulation:
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
         congestion_control: str = "cubic",
+        impairments: Impairments = NO_IMPAIRMENTS,
         progress: Callable[[str], None] = no_progress,
         run_dir: Path = ovs_daemons.RUN_DIR,
     ) -> None:
@@ -69,6 +77,7 @@ class Emulation:
         self.datapath = datapath
         self.controllers = tuple(controllers)
         self.congestion_control = congestion_control
+        self.impairments = impairments
         self.progress = progress
         self.run_dir = run_dir
         self.shapes = shapes(fabric, mtu)
@@ -77,6 +86,9 @@ class Emulation:
         self.is_up = False
         self._group = 0x5FAB0000 | os.getpid() & 0xFFFF
         self._made_namespaces = self._made_links = self._made_bridges = False
+        self._programs: EgressPrograms | None = None
+        self._hop: HopProcess | None = None
+        self.uses_hop = False
         self._reader: LinkReader | None = None
         self._reader_lock = Lock()
 
@@ -101,8 +113,11 @@ class Emulation:
     def _start(self) -> None:
         hosts, switches = len(self.fabric.hosts), self.fabric.switches
         require_open_files(3 * hosts + _SPARE_FILES)
-        if self._delayed:
-            wires.require_netem()
+        if self._delayed and (self.impairments.jitter_us or not wires.has_netem()):
+            wires.require_hop(self.fabric, self.impairments.jitter_us)
+            self.uses_hop = True
+        if self.impairments.at_egress:
+            self._programs = EgressPrograms(impaired_intfs(self.fabric), self.impairments)
         with self._step("namespaces", f"{hosts} namespaces"):
             self._make_namespaces()
         with self._step("links", f"{len(self.fabric.links)} links"):
@@ -136,7 +151,8 @@ class Emulation:
         return [h.name for h in self.fabric.hosts] + ([wires.NAMESPACE] if self._delayed else [])
 
     def _setup_namespace(self, _: str) -> None:
-        for key, value in _HOST_SYSCTLS.items():
+        marked = self.impairments.ecn_threshold_us is not None
+        for key, value in (_HOST_SYSCTLS | (_ASK_FOR_ECN if marked else {})).items():
             namespaces.write_sysctl(key, value)
         # The kernel allows a namespace only the algorithms that the host allows its unprivileged users. Whatever this
         # says, the host's route names the algorithm, and that decides.
@@ -175,7 +191,17 @@ class Emulation:
     def _configure_hosts(self) -> None:
         namespaces.each(((h.name, h.name) for h in self.fabric.hosts), self._configure_host)
         if self._delayed:
-            namespaces.each([(wires.NAMESPACE, self._delayed)], _configure_wires)
+            namespaces.each([(wires.NAMESPACE, self._delayed)], self._configure_wires)
+        if self.uses_hop:
+            cables = wires.cables(self._delayed, self.impairments.jitter_us)
+            self._hop = HopProcess(wires.NAMESPACE, cables, self.mtu, self.impairments.seed)
+
+    def _configure_wires(self, links: list[Link]) -> None:
+        index = netlink.indexes()
+        if self.uses_hop:
+            netlink.apply(wires.opening(links, index))
+        else:
+            netlink.apply([request for link in links for request in wires.requests(link, index)])
 
     def _configure_host(self, host: str) -> None:
         """The queue comes first: putting one on an interface that is up waits for the kernel's readers."""
@@ -189,6 +215,13 @@ class Emulation:
             if port.ip:
                 requests += [netlink.address(index, port.ip, 32), *self._routes(port, index)]
         netlink.apply(requests)
+        self._attach_programs(port.intf for port in self.fabric.ports_of(host))
+
+    def _attach_programs(self, intfs: Iterable[str]) -> None:
+        """To those of the interfaces that have one; all of the calling thread's namespace."""
+        for intf in intfs:
+            if self._programs and intf in self._programs:
+                self._programs.attach(intf, self.shapes[intf])
 
     def _routes(self, port: Port, index: int) -> Iterator[Request]:
         """The host's one route out of this interface and what it must know of the other side."""
@@ -235,6 +268,7 @@ class Emulation:
         held = netlink.read_shaping([p.intf for p in self._switch_ports(switches) if p.intf in self.shapes])
         bare = [intf for intf, found in held.items() if found.kind != "htb"]
         netlink.apply([r for intf in bare for r in netlink.shaping(index[intf], intf, self.shapes[intf])])
+        self._attach_programs(port.intf for port in self._switch_ports(switches))
 
     def _enlarge_buffers(self) -> None:
         n_ports = sum(1 for _ in self._switch_ports())
@@ -258,9 +292,17 @@ class Emulation:
         """Every shaped interface, in every namespace, as tc holds it now, against what was asked; empty = all right."""
         held = self._held()
         found = [f for intf, asked in self.shapes.items() for f in findings(intf, asked, held[intf])]
-        if self._delayed:
+        if self._hop and not self._hop.is_running:
+            found.append(Finding("impairment hop", "process", "running", "ended"))
+        elif self._delayed and not self._hop:
             found += namespaces.each([(wires.NAMESPACE, self._delayed)], lambda links: list(wires.findings(links)))[0]
+        if self._programs:
+            found += self._programs.findings(self._with_filters())
         return found
+
+    def _with_filters(self) -> frozenset[str]:
+        hosts = namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: netlink.with_clsact())
+        return netlink.with_clsact().union(*hosts)
 
     def _held(self) -> dict[str, Held]:
         def shaped(node: str) -> list[str]:
@@ -309,6 +351,14 @@ class Emulation:
         found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
         return {intf: n for here in found for intf, n in here.items() if intf in mine}
 
+    def egress_counts(self) -> dict[str, EgressCounts]:
+        """What the impairments did on every interface that has some, since the start."""
+        return self._programs.counts() if self._programs else {}
+
+    def hop_report(self) -> Report | None:
+        """How the impairment hop kept its delays since last asked; None where there is none."""
+        return self._hop.report() if self._hop else None
+
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
 
@@ -328,12 +378,15 @@ class Emulation:
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         """Another rate for both directions, in place: nothing is dropped and the link is never open."""
         new = shape(rate_mbps, self.mtu, link.delay_us)
+
+        def reshape(port: Port) -> None:
+            netlink.apply(netlink.reshaping(netlink.index_of(port.intf), port.intf, new))
+            self._attach_programs([port.intf])
+
         for port in link.ports:
             if port.intf in self.shapes:
-                self._in_namespace(
-                    port, lambda p: netlink.apply(netlink.reshaping(netlink.index_of(p.intf), p.intf, new))
-                )
                 self.shapes[port.intf] = new
+                self._in_namespace(port, reshape)
 
     def _in_namespace(self, port: Port, work: Callable[[Port], None]) -> None:
         if self._is_host(port):
@@ -358,6 +411,12 @@ class Emulation:
         if self._reader:
             self._reader.close()
             self._reader = None
+        if self._programs:
+            self._programs.close()
+            self._programs = None
+        if self._hop:
+            self._hop.close()
+            self._hop = None
         if self._made_bridges:
             ovs_bridges.delete_bridges([s.name for s in self.fabric.switches], self.run_dir)
         if self._made_links:
@@ -386,11 +445,6 @@ class Emulation:
 
 def _set_link(intf: str, up: bool) -> None:
     netlink.apply([netlink.set_link(netlink.index_of(intf), intf, up=up)])
-
-
-def _configure_wires(links: Sequence[Link]) -> None:
-    index = netlink.indexes()
-    netlink.apply([request for link in links for request in wires.requests(link, index)])
 
 
 def require_open_files(needed: int) -> None:

@@ -18,9 +18,11 @@ from mininet.net import Mininet
 
 from topologies import namespaces
 from topologies.addressing import FABRIC_NETWORK
+from topologies.delay_line import Report
 from topologies.emulation import Emulation, no_progress
 from topologies.errors import EmulationError
 from topologies.fabric import Fabric, Link
+from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
 from topologies.netlink import Counters
 from topologies.ovs_daemons import RUN_DIR
@@ -80,6 +82,7 @@ class FabricNet(WorkingIperf):
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
         congestion_control: str = "cubic",
+        impairments: Impairments = NO_IMPAIRMENTS,
         progress: Callable[[str], None] = no_progress,
         run_dir: Path = RUN_DIR,
     ) -> None:
@@ -90,6 +93,7 @@ class FabricNet(WorkingIperf):
             datapath=datapath,
             controllers=controllers,
             congestion_control=congestion_control,
+            impairments=impairments,
             progress=progress,
             run_dir=run_dir,
         )
@@ -137,6 +141,17 @@ class FabricNet(WorkingIperf):
 
     def backlog_drops(self) -> dict[str, int]:
         return self.emulation.backlog_drops()
+
+    def egress_counts(self) -> dict[str, EgressCounts]:
+        return self.emulation.egress_counts()
+
+    @property
+    def uses_hop(self) -> bool:
+        """Links are delayed by the impairment hop, not by netem."""
+        return self.emulation.uses_hop
+
+    def hop_report(self) -> Report | None:
+        return self.emulation.hop_report()
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         self.emulation.set_link_rate(link, rate_mbps)

@@ -38,7 +38,8 @@ _RT_SCOPE_LINK = 253
 _TC_ROOT = 0xFFFFFFFF
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET: the kernel then needs no rate table
 _HTB, _CLASS, _FIFO, _NETEM = 0x50000, 0x50001, 0x500000, 0xA0000
-_CLSACT, _CLSACT_HANDLE, _CLSACT_INGRESS = 0xFFFFFFF1, 0xFFFF0000, 0xFFFFFFF2
+_CLSACT, _CLSACT_HANDLE, _CLSACT_INGRESS, _CLSACT_EGRESS = 0xFFFFFFF1, 0xFFFF0000, 0xFFFFFFF2, 0xFFFFFFF3
+_DIRECT_ACTION = 1  # TCA_BPF_FLAG_ACT_DIRECT: the program's result is what happens to the frame
 _FIRST_PRIORITY, _ETH_P_ALL = 1 << 16, 3
 _MAX_U32 = 2**32 - 1
 # linux/socket.h, linux/netlink.h
@@ -150,15 +151,27 @@ def netem(index: int, intf: str, delay_ticks: int, limit_frames: int) -> Request
 
 def pass_on(index: int, to: int, intf: str) -> list[Request]:
     """Hand every frame that arrives at an interface to another's egress. Matched by u32: not every kernel has matchall."""
-    clsact = {"index": index, "handle": _CLSACT_HANDLE, "parent": _CLSACT}
     action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": to}
     options = cls_u32.get_parameters({"action": action, "target": 0, "keys": ["0x0/0x0+0"]})
     every_frame = {"index": index, "parent": _CLSACT_INGRESS, "info": _FIRST_PRIORITY | socket.htons(_ETH_P_ALL)}
     attrs = [("TCA_KIND", "u32"), ("TCA_OPTIONS", options)]
-    return [
-        _request(tcmsg, _RTM_NEWQDISC, _NEW, clsact, [("TCA_KIND", "clsact")], f"clsact on {intf}"),
-        _request(tcmsg, _RTM_NEWTFILTER, _NEW, every_frame, attrs, f"redirection on {intf}"),
-    ]
+    return [_clsact(index, intf), _request(tcmsg, _RTM_NEWTFILTER, _NEW, every_frame, attrs, f"redirection on {intf}")]
+
+
+def egress_program(index: int, intf: str, program_fd: int) -> list[Request]:
+    """Run an eBPF program on every frame that leaves the interface, before its qdisc; in place of one from before."""
+    every_frame = {"index": index, "handle": 1, "parent": _CLSACT_EGRESS}
+    every_frame["info"] = _FIRST_PRIORITY | socket.htons(_ETH_P_ALL)
+    options = [("TCA_BPF_FD", program_fd), ("TCA_BPF_NAME", "impairments"), ("TCA_BPF_FLAGS", _DIRECT_ACTION)]
+    attrs = [("TCA_KIND", "bpf"), ("TCA_OPTIONS", {"attrs": options})]
+    what = f"program on {intf}"
+    return [_clsact(index, intf), _request(tcmsg, _RTM_NEWTFILTER, _CREATE | _REPLACE, every_frame, attrs, what)]
+
+
+def _clsact(index: int, intf: str) -> Request:
+    """What filters on ingress and egress hang on; nothing happens where it is already."""
+    fields = {"index": index, "handle": _CLSACT_HANDLE, "parent": _CLSACT}
+    return _request(tcmsg, _RTM_NEWQDISC, _CREATE | _REPLACE, fields, [("TCA_KIND", "clsact")], f"clsact on {intf}")
 
 
 def reshaping(index: int, intf: str, shape: Shape) -> list[Request]:
@@ -404,6 +417,12 @@ def read_netem() -> dict[str, int]:
             # struct tc_netem_qopt begins with the latency.
             found[names[index]] = int(struct.unpack_from("=I", dict(_attributes(data))[_OPTIONS])[0])
     return found
+
+
+def with_clsact() -> frozenset[str]:
+    """The interfaces of the caller's namespace on which filters may hang."""
+    names = dict(socket.if_nameindex())
+    return frozenset(names[index] for index, handle, _, _ in _qdiscs() if handle == _CLSACT_HANDLE and index in names)
 
 
 def _shaping(index: int, qdiscs: dict[tuple[int, int], tuple[int, bytes]], classes: dict[int, bytes | None]) -> Held:

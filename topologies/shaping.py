@@ -34,7 +34,7 @@ _QUEUE_FRAMES = 32
 # takes the flows' uneven timing. The round trip is eight links (host, leaf, spine, leaf, host and back) and the
 # emulator's own 1 ms.
 _QUEUE_BDPS = 2
-_LINKS_PER_ROUND_TRIP = 8
+LINKS_PER_ROUND_TRIP = 8
 _STACK_S = 1e-3
 # psched ticks of 64 ns (PSCHED_SHIFT = 6 in the kernel's include/net/pkt_sched.h) are how HTB stores a burst.
 _TICK_NS = 64
@@ -70,7 +70,7 @@ def shape(rate_mbps: float, mtu: int, delay_us: float = 0.0) -> Shape:
     require_mtu(mtu)
     rate = max(1, round(rate_mbps * 1e6 / 8))
     frame = mtu + ETHERNET_HEADER
-    round_trip_s = _STACK_S + _LINKS_PER_ROUND_TRIP * delay_us * 1e-6
+    round_trip_s = _STACK_S + LINKS_PER_ROUND_TRIP * delay_us * 1e-6
     return Shape(
         rate_bytes_s=rate,
         burst_bytes=max(frame + _BURST_SPARE_BYTES, round(_BURST_S * rate)),

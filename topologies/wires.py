@@ -2,6 +2,9 @@
 
     A == wire0a  wire0b == B        each of the two passes every frame on to the other's egress, where netem delays it
 
+Where the kernel has no netem, and where the delay varies (netem then swaps frames, which a cable does not), a process reads
+the frames of one and sends them through the other: `topologies.hop`.
+
 Rate and delay never share an interface: netem in front of HTB holds a sender's frames where TCP counts them as not yet
 sent, and under HTB its queue is the delay line. Here A and B are shaped as ever, and the delay is the far side's. netem's
 limit is the length of the line, not a queue: it must hold all that is under way, or it loses frames like a full link.
@@ -12,11 +15,13 @@ from collections.abc import Iterator
 
 from topologies import namespaces, netlink
 from topologies.errors import EmulationError, TopologyError
-from topologies.fabric import Link, Port
+from topologies.fabric import Fabric, Link, Port
 from topologies.netlink import Request
 from topologies.shaping import Finding
 
 NAMESPACE = "wires"
+# What a process wakes up for in time: late by 0.1 ms (median) it is within 10 % of the delay.
+HOP_LEAST_DELAY_US = 1000.0
 _LIMIT_MARGIN = 1.5
 _SMALLEST_FRAME = 64
 _LEAST_LIMIT = 1000
@@ -45,7 +50,7 @@ def line_frames(link: Link) -> int:
 
 
 def requests(link: Link, index: dict[str, int]) -> Iterator[Request]:
-    """The hop, between interfaces that exist, in their namespace."""
+    """netem's hop, between interfaces that exist, in their namespace."""
     a, b = names(link)
     for here, there in ((a, b), (b, a)):
         yield netlink.netem(index[here], here, delay_ticks(link), line_frames(link))
@@ -54,7 +59,7 @@ def requests(link: Link, index: dict[str, int]) -> Iterator[Request]:
 
 
 def findings(links: list[Link]) -> Iterator[Finding]:
-    """Every middle interface that does not delay as asked; for the calling thread's namespace."""
+    """Every middle interface whose netem does not delay as asked; for the calling thread's namespace."""
     held = netlink.read_netem()
     for link in links:
         for name in names(link):
@@ -63,15 +68,39 @@ def findings(links: list[Link]) -> Iterator[Finding]:
                 yield Finding(name, "delay", _us(asked), "none" if found is None else _us(found))
 
 
-def require_netem() -> None:
-    """Refuse delays, before anything is made, on a kernel without netem."""
+def has_netem() -> bool:
+    """Of this kernel. Needs root."""
     try:
         namespaces.scratch(lambda: netlink.apply([netlink.netem(1, "lo", 1, 1)]))
-    except EmulationError as error:
-        raise TopologyError(
-            f"links have a delay, and this kernel has no netem ({error}): leave the delay out, or install the module "
-            "sch_netem (on Ubuntu in linux-modules-extra-$(uname -r); Debian's kernels have it)"
-        ) from None
+    except EmulationError:
+        return False
+    return True
+
+
+def require_hop(fabric: Fabric, jitter_us: float) -> None:
+    """Refuse, before anything is made, what the hop cannot delay as asked."""
+    for link in fabric.links:
+        if 0 < link.delay_us < HOP_LEAST_DELAY_US:
+            raise TopologyError(
+                f"link {fabric.label(link)} has an emulated delay of {link.delay_us:g} us: without the kernel's netem, and "
+                f"with jitter, {HOP_LEAST_DELAY_US:g} us is the least: use a longer delay, a --scale RATE:SIZE with a "
+                "larger ratio, or the kernel module sch_netem"
+            )
+        if 0 < link.delay_us < jitter_us:
+            raise TopologyError(
+                f"link {fabric.label(link)} has a delay of {link.delay_us:g} us and a jitter of {jitter_us:g} us: a frame "
+                "cannot arrive before it was sent, use a jitter up to the delay"
+            )
+
+
+def cables(links: list[Link], jitter_us: float) -> list[tuple[str, str, float, float]]:
+    """The links as the hop takes them: both middle interfaces, delay and jitter. Scale-up links have no jitter."""
+    return [(*names(link), link.delay_us, jitter_us if link.kind != "scale-up" else 0.0) for link in links]
+
+
+def opening(links: list[Link], index: dict[str, int]) -> list[Request]:
+    """Both middle interfaces of each link up, for the hop."""
+    return [netlink.set_link(index[name], name, up=True) for link in links for name in names(link)]
 
 
 def _us(ticks: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller import POLICIES
-from lab import cli, machine, sandbox
+from lab import cli, hop_budget, machine, sandbox
 from lab.experiment import PLACEMENTS, SETTINGS
 from topologies import TOPOLOGIES
 from traffic import COLLECTIVES, TRANSPORTS
@@ -112,9 +112,9 @@ REFUSED = {
     "a step factor of 1": (["-f", "1"], ["-f", "2 or more"]),
     "a frame below IPv4's minimum": (["--mtu", "100"], ["--mtu", "576", "9216"]),
     "a frame beyond jumbo": (["--mtu", "65000"], ["--mtu", "576", "9216"]),
-    "loss": (["--loss", "1%"], ["loss 1%", "not possible yet"]),
+    "all lost": (["--loss", "100%"], ["loss 100%", "use less"]),
     "impossible loss": (["--loss", "200%"], ["--loss", "0.1%"]),
-    "jitter": (["--jitter", "1ms"], ["jitter", "not possible yet"]),
+    "jitter without delay": (["--jitter", "1ms"], ["jitter 1000us", "--delay"]),
     "a scale that is none": (["--scale", "big"], ["--scale", "auto", "8000:64"]),
     "a scale that enlarges": (["--scale", "0.5"], ["--scale", "1 or more"]),
     "a scale beyond what a link can be shaped to": (["--scale", "1"], ["400Gbit", "rate_scale 1", "--scale auto"]),
@@ -230,19 +230,22 @@ def test_a_run_that_can_be_done_reaches_its_sandbox() -> None:
 
 
 @pytest.mark.usefixtures("_as_root")
-def test_delay_names_qdisc_module_and_package(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset({"htb", "bfifo"}))
-    line = refused(capsys, *SMALL, "--delay", "10ms")
-    assert all(word in line for word in ("netem", "sch_netem", "linux-modules-extra"))
+@pytest.mark.parametrize("qdiscs", [{"htb", "bfifo"}, set(machine.QDISCS)])
+def test_delay_is_possible_with_netem_and_without(monkeypatch: pytest.MonkeyPatch, qdiscs: set[str]) -> None:
+    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset(qdiscs))
+    monkeypatch.setattr(hop_budget, "measured", lambda *_, **__: 100_000.0)
+    with pytest.raises(SandboxMade):
+        cli.main([*SMALL, "--delay", "10ms"])
 
 
 @pytest.mark.usefixtures("_as_root")
-def test_delay_is_possible_where_netem_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset(machine.QDISCS))
-    with pytest.raises(SandboxMade):
-        cli.main([*SMALL, "--delay", "10ms"])
+@pytest.mark.parametrize("options", [["--delay", "125us"], ["--delay", "125us", "--jitter", "1us"]])
+def test_a_delay_too_short_for_the_hop_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset({"htb", "bfifo"}))
+    line = refused(capsys, *SMALL, *options)
+    assert all(word in line for word in ("125 us", "1000 us", "sch_netem"))
 
 
 @pytest.mark.usefixtures("_as_root")

@@ -41,6 +41,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
             delay = "20us"
             jitter = "0"
             loss = "0.1%"
+            ecn_threshold = "50us"
             mtu = 1500
             [routing]
             routing = "single-path"
@@ -69,10 +70,11 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         )
     )
     assert e == Experiment(
-        topology="spine-leaf:spines=4", link_rate_mbps=100_000.0, delay_us=20.0, jitter_us=0.0, loss_percent=0.1, mtu=1500,
-        routing="single-path", addressing="l2", controller="tcp:127.0.0.1:6653", collective="all_gather", algorithm="ring",
-        transport="udp", placement="random", ranks=8, min_bytes=2**20, max_bytes=8_000_000, step_factor=4, iterations=20,
-        warmup_iterations=0, in_place=True, flows_per_host=8, group_size=4, group_shift=2, scale=Scale(8000, 64), seed=7,
+        topology="spine-leaf:spines=4", link_rate_mbps=100_000.0, delay_us=20.0, jitter_us=0.0, loss_percent=0.1,
+        ecn_threshold_us=50.0, mtu=1500, routing="single-path", addressing="l2", controller="tcp:127.0.0.1:6653",
+        collective="all_gather", algorithm="ring", transport="udp", placement="random", ranks=8, min_bytes=2**20,
+        max_bytes=8_000_000, step_factor=4, iterations=20, warmup_iterations=0, in_place=True, flows_per_host=8, group_size=4,
+        group_shift=2, scale=Scale(8000, 64), seed=7,
         time_limit_s=300.0,
     )  # fmt: skip
 
@@ -106,8 +108,8 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
         (
             "[fabric]\nspinez = 4\n",
             (
-                "x.toml: unknown key in [fabric] 'spinez': choose from delay, hosts_per_leaf, jitter, leaves, link_rate, "
-                "links_per_pair, loss, mtu, spines, topology"
+                "x.toml: unknown key in [fabric] 'spinez': choose from delay, ecn_threshold, hosts_per_leaf, jitter, leaves, "
+                "link_rate, links_per_pair, loss, mtu, spines, topology"
             ),
         ),
         ("[run]\nseed = true\n", "x.toml: [run] seed = True must be a whole number"),

@@ -22,7 +22,7 @@ def test_the_default_plan() -> None:
     assert (p.b_acc_mbps, p.nic_mbps, p.algo_factor, p.mss) == (400_000, 400_000, 1.875, 8948)
     assert [s.size_bytes for s in p.sizes(Scale(8000, 64))] == [2**28, 2**29, 2**30]
     assert [s.emulated_bytes for s in p.sizes(Scale(8000, 64))] == [2**22, 2**23, 2**24]
-    assert not p.needs_netem
+    assert not p.has_delays
 
 
 def test_the_defaults_load_by_hand() -> None:
@@ -87,7 +87,7 @@ def test_a_patterns_factor_is_the_busiest_nics(collective: str, factor: int) -> 
 def test_link_options_change_every_link() -> None:
     fabric = fabric_of(load(None, {"link_rate": "100Gbit", "delay": "1us"}))
     assert {(x.rate_mbps, x.delay_us) for x in fabric.links} == {(100_000.0, 1.0)}
-    assert planned(delay="1us").needs_netem
+    assert planned(delay="1us").has_delays
 
 
 def test_frames_per_step_and_its_remedy_agree() -> None:
@@ -123,8 +123,11 @@ def test_the_load_of_512_ranks_is_quick() -> None:
             {"collective": "all_gather", "min_bytes": "255"},
             "-b 255B leaves all_gather over 16 ranks nothing to send: use -b 256B or more",
         ),
-        ({"loss": "0.1%"}, "loss 0.1% is not possible yet: no link drops at random; leave --loss out"),
-        ({"jitter": "5us"}, "jitter 5us is not possible yet: every delay is constant; leave --jitter out"),
+        ({"loss": "100%"}, "loss 100% lets nothing through: use less"),
+        (
+            {"jitter": "5us", "delay": "4us"},
+            "jitter 5us is more than the delay of some link, 4us: use a --delay that is as long or longer",
+        ),
         ({"transport": "carrier-pigeon"}, "unknown transport 'carrier-pigeon': choose from "),
         ({"routing": "magic"}, "unknown policy 'magic': choose from "),
         ({"collective": "all_reduc"}, "unknown collective 'all_reduc': choose from "),

@@ -7,6 +7,8 @@ import pytest
 from lab.kpis import collision_band
 from lab.verdict import Evidence, collision_note, collision_notes, judge
 from topologies import topology
+from topologies.delay_line import Report
+from topologies.impairments import EgressCounts
 
 FINE: dict[str, Any] = {
     "iterations_done": 3, "iterations_asked": 3, "idle_share": 0.4, "switch_queue_frames": 2.0, "switch_wait_share": 0.01,
@@ -72,12 +74,79 @@ def test_what_was_not_observed_says_nothing() -> None:
         ),
         ("degraded", {"sender_lateness_frames": 20.0}, "senders were late by 20 frame times (p99), 8 are tolerated"),
         ("degraded", {"measured_to_predicted": 1.61}, "1.61 times the predicted time, unexplained"),
-        ("degraded", {"retransmits": 500}, "500 segments sent again, 5.0% of all"),
+        ("degraded", {"retransmits": 500, "queue_drops": 40}, "460 segments (4.6%) sent again that no link had lost"),
     ],
 )
 def test_each_condition(level: str, change: dict[str, Any], reason: str) -> None:
     verdict = judge(Evidence(**(FINE | change)))
     assert (verdict.level, verdict.reason) == (level, reason)
+
+
+LOSSY: dict[str, Any] = FINE | {"loss_asked": 0.01, "impaired": EgressCounts(10_000, 104, 0)}
+
+
+def test_losses_that_were_asked_for_are_a_remark() -> None:
+    """Their retransmissions, TCP's waits and the longer time are what was to be seen."""
+    verdict = judge(Evidence(**(LOSSY | {"retransmits": 190, "stall_s": 0.7, "measured_to_predicted": 1.9})))
+    assert (verdict.level, verdict.reason) == (
+        "ok",
+        "links lost 104 of 10000 frames as asked (100 expected), which the prediction does not know",
+    )
+
+
+def test_more_or_fewer_losses_than_chance_explains() -> None:
+    """100 are expected of 10 000, with a standard deviation of 9.95: four of them and one frame more are tolerated."""
+    for lost, level in ((59, "degraded"), (60, "ok"), (140, "ok"), (141, "degraded")):
+        verdict = judge(Evidence(**(LOSSY | {"impaired": EgressCounts(10_000, lost, 0)})))
+        assert verdict.level == level, lost
+    assert verdict.reasons[0] == "links lost 141 of 10000 frames on purpose, 1.00% were asked for"
+
+
+def hop(frames: int, lost: int, late_p99_us: float) -> dict[str, Any]:
+    """Two seconds of a hop that carries 9000 frames/s, on delays of 10 and 40 ms."""
+    report = Report(frames=frames, lost=lost, seconds=2.0, cpu_s=1.0, late_p99_us=late_p99_us)
+    return FINE | {"hop": report, "hop_frames_per_s": 9000.0, "delays_us": (10_000.0, 40_000.0)}
+
+
+@pytest.mark.parametrize(
+    ("level", "change", "reason"),
+    [
+        ("ok", hop(10_000, 0, 2400), ""),
+        (
+            "degraded",
+            hop(10_000, 0, 2600),
+            (
+                "the impairment hop was late by 2.6 ms (p99) on a delay of 10 ms: it had 5,000 frames/s, it carries 9,000 "
+                "with a core of its own"
+            ),
+        ),
+        (
+            "degraded",
+            hop(20_000, 0, 100),
+            "more than the impairment hop carries: it had 10,000 frames/s, it carries 9,000 with a core of its own",
+        ),
+        (
+            "invalid",
+            hop(10_000, 3, 100),
+            "3 frames lost inside the impairment hop: it had 5,000 frames/s, it carries 9,000 with a core of its own",
+        ),
+        ("ok", FINE | {"jitter_asked": True}, "the prediction knows the delay, not its jitter"),
+    ],
+)
+def test_the_impairment_hop(level: str, change: dict[str, Any], reason: str) -> None:
+    verdict = judge(Evidence(**change))
+    assert (verdict.level, verdict.reason) == (level, reason)
+
+
+def test_what_is_under_way_on_long_links_is_no_standstill() -> None:
+    """A round trip of eight links of 100 ms, and TCP's timer."""
+    far = FINE | {"delays_us": (100_000.0,)}
+    assert judge(Evidence(**(far | {"stall_s": 1.2}))).level == "ok"
+    assert judge(Evidence(**(far | {"stall_s": 1.4}))).level == "invalid"
+
+
+def test_segments_sent_again_beyond_the_losses_asked_for() -> None:
+    assert judge(Evidence(**(LOSSY | {"retransmits": 500}))).level == "degraded"
 
 
 def test_grave_reasons_come_first_and_decide() -> None:
@@ -107,3 +176,7 @@ def test_uneven_few_flows_are_explained_not_blamed() -> None:
         "leaf1: 1 flow on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
     ]
     assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)
+
+
+def test_what_congested_links_drop_is_a_result() -> None:
+    assert judge(Evidence(**(FINE | {"retransmits": 500, "queue_drops": 480}))).level == "ok"
