@@ -15,7 +15,7 @@ from lab.errors import LabError
 from lab.progress import Progress
 from lab.relay import controller_target
 from lab.sandbox import CONTROLLER_SOCKET, OVS_RUN_DIR, REST_PORT, RUN_DIR, wait_until
-from topologies import Fabric, openvswitch
+from topologies import Fabric, ovs_daemons
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
@@ -25,13 +25,12 @@ _READY_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is up. `rest_url` is None when the controller is the user's own."""
+    """A fabric that is up."""
 
     fabric: Fabric
     net: FabricNet
-    daemons: openvswitch.Daemons
+    daemons: ovs_daemons.Daemons
     datapath: str
-    rest_url: str | None
 
 
 @contextmanager
@@ -50,8 +49,8 @@ def lab_up(
     policy: its name or file; None = no controller at all. controller: the user's own, reached through the relay.
     """
     progress.step("starting Open vSwitch")
-    daemons = openvswitch.start_daemons(OVS_RUN_DIR)
-    datapath = openvswitch.find_datapath()
+    daemons = ovs_daemons.start_daemons(OVS_RUN_DIR)
+    datapath = ovs_daemons.find_datapath()
     process = _start_controller(fabric, policy) if policy and not controller else None
     if controller and not wait_until(CONTROLLER_SOCKET.exists, 5.0):
         raise LabError("the relay to the controller outside did not come up")
@@ -67,15 +66,14 @@ def lab_up(
     )
     try:
         net.start()
-        rest_url = None if controller else f"http://127.0.0.1:{REST_PORT}"
         progress.step("waiting for the switches' rules")
-        if process and rest_url:
-            _wait_ready(process, rest_url)
+        if process:
+            _wait_ready(process)
         elif controller and not net.waitConnected(timeout=_READY_DEADLINE_S):
             raise RuntimeError(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
-        yield Lab(fabric, net, daemons, datapath, rest_url)
+        yield Lab(fabric, net, daemons, datapath)
     except Exception as error:
         # What fails first is whatever waits for a packet; it cannot know why none comes.
         if (status := daemons.switch.poll()) is not None:
@@ -106,12 +104,12 @@ def _start_controller(fabric: Fabric, policy: str) -> "subprocess.Popen[bytes]":
         )
 
 
-def _wait_ready(process: "subprocess.Popen[bytes]", rest_url: str) -> None:
+def _wait_ready(process: "subprocess.Popen[bytes]") -> None:
     """Until every switch confirmed its rules; a controller that died is noticed at once, with its last words."""
     end = time.monotonic() + _READY_DEADLINE_S
     while True:
         try:
-            client.wait_ready(rest_url, 1.0)
+            client.wait_ready(f"http://127.0.0.1:{REST_PORT}", 1.0)
             return
         except client.ControllerError as error:
             if process.poll() is not None:

@@ -17,12 +17,12 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from lab import machine, sandbox, syscalls
+from lab import machine, sandbox
 from lab.bringup import lab_up
 from lab.errors import LabError
 from lab.progress import Progress
 from lab.scale import Budget
-from topologies import Fabric, netlink
+from topologies import Fabric, netlink, syscalls
 from topologies.addressing import host_ip, leaf_prefixes
 from topologies.builder import FabricBuilder
 
@@ -151,7 +151,7 @@ def _sent(ports: Sequence[str]) -> int:
 def _blast(netns: str, far_ip: str, mtu: int, over: threading.Event) -> None:
     import socket
 
-    syscalls.setns(netns, syscalls.CLONE_NEWNET)
+    syscalls.enter_namespace(netns, syscalls.CLONE_NEWNET)
     payload = bytes(mtu - _UDP_HEADERS)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect((far_ip, 9))

@@ -5,9 +5,9 @@ Exit status: 0 done, every row ok or degraded; 1 done, but a row is invalid; 2 r
 """
 
 import argparse
-import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -17,7 +17,9 @@ from lab import machine
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load
 from topologies import TOPOLOGIES, Refused, unknown
-from traffic import COLLECTIVES, TRANSPORTS
+from topologies.bill import OPTICS
+from topologies.sizing import SIZERS
+from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -25,15 +27,15 @@ Arguments = argparse.Namespace
 # setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
-    "link_rate": ((), "RATE", "of every scale-out link, in hardware units: 400Gbit"),
-    "delay": ((), "TIME", "one way, of every scale-out link; needs the kernel's netem"),
+    "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
+    "delay": ((), "TIME", "one way, of every scale-out link that has no longer one; needs the kernel's netem"),
     "jitter": ((), "TIME", "of the delay"),
     "loss": ((), "PERCENT", "of packets"),
     "mtu": ((), "BYTES", "of every interface"),
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
-    "collective": ((), "NAME", ", ".join(COLLECTIVES)),
+    "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
@@ -43,6 +45,9 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "step_factor": (("--stepfactor",), "N", "factor between sizes"),
     "iterations": (("--iters",), "N", "timed iterations of each size"),
     "warmup_iterations": (("--warmup_iters",), "N", "untimed iterations before them"),
+    "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
+    "group_size": ((), "N", "of group_shift: ranks in a group"),
+    "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
     "time_limit": ((), "TIME", "what scale = auto aims to stay within"),
@@ -61,6 +66,13 @@ class _Parser(argparse.ArgumentParser):
         raise LabError(message)
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse's own, but a line is not broken at the hyphen of a name."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one command line; every refusal becomes one line on stderr and status 2."""
     machine.complete_path()
@@ -70,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
         parser = _Parser(
             prog=f"{PROGRAM} {name}" if argv[:1] == [name] else PROGRAM,
             description=about if name != "run" or argv[:1] == ["run"] else _overview(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
         add_options(parser)
@@ -121,6 +133,20 @@ def _describe_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with the graph that `python -m controller` reads")
     parser.add_argument("--svg", metavar="FILE", help="write a drawing")
+    parser.add_argument(
+        "--optics", metavar="NAME", default=OPTICS[0], help=f"at the ends of fibre: {', '.join(OPTICS)}"
+    )
+    parser.add_argument(
+        "--prices", metavar="FILE.toml", help="dollars, watts and failures a year of parts, of your own"
+    )
+    group = parser.add_argument_group("the smallest instances of several fabrics, side by side")
+    group.add_argument("--compare", nargs="+", metavar="NAME", help=", ".join(SIZERS))
+    group.add_argument("--accelerators", type=int, metavar="N", help="at least so many; needed by --compare")
+    group.add_argument("--radix", type=int, metavar="K", help="ports of every packet switch; needed by --compare")
+    group.add_argument(
+        "--hb-domain", type=int, metavar="N", help="accelerators of a server, one on each rail (default: 8)"
+    )
+    group.add_argument("--miniature", type=int, metavar="N", help="also each one's smaller sibling, to emulate")
 
 
 def _cli_options(parser: argparse.ArgumentParser) -> None:
@@ -183,15 +209,10 @@ def _cli(arguments: Arguments) -> int:
 
 
 def _describe(arguments: Arguments) -> int:
-    from lab.plan import fabric_of
-    from topologies import drawing
-    from topologies.describe import describe, describe_text
+    from lab import describing
 
-    fabric = fabric_of(_experiment(arguments))
-    if arguments.svg:
-        Path(arguments.svg).write_text(drawing.svg(fabric))
-    description = describe(fabric)
-    print(json.dumps(description) if arguments.json else describe_text(description))
+    show = describing.one if arguments.compare is None else describing.several
+    show(_experiment(arguments), arguments)
     return 0
 
 

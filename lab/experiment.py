@@ -34,7 +34,8 @@ class Experiment:
     """Hardware units throughout: the scale says what the machine emulates.
 
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
-    own; algorithm: None = the collective's own; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host;
+    own; collective: or a traffic pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the
+    collective's own; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host;
     min_bytes to max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
     """
 
@@ -58,6 +59,9 @@ class Experiment:
     iterations: int = 3
     warmup_iterations: int = 1
     in_place: bool = False
+    flows_per_host: int = 1
+    group_size: int | None = None
+    group_shift: int = 1
     scale: Scale | None = None
     seed: int = 1
     time_limit_s: float = 60.0
@@ -65,11 +69,6 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the manifest; `scale` as it was asked for."""
         return asdict(self) | {"scale": "auto" if self.scale is None else str(self.scale)}
-
-
-def requires_netem(experiment: Experiment) -> bool:
-    """Delay needs the kernel's netem, which small kernels lack; rates alone do not."""
-    return bool(experiment.delay_us)
 
 
 # -- one value: (where it stands, what was written) -> what is meant ------------------------------------------------
@@ -235,6 +234,9 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "iterations", _at_least(1)),
         _setting("traffic", "warmup_iterations", _at_least(0)),
         _setting("traffic", "in_place", _flag),
+        _setting("traffic", "flows_per_host", _at_least(1)),
+        _setting("traffic", "group_size", _at_least(1)),
+        _setting("traffic", "group_shift", _whole),
         _setting("run", "scale", _scale),
         _setting("run", "seed", _at_least(0)),
         _setting("run", "time_limit", _seconds, "time_limit_s"),

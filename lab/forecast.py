@@ -15,23 +15,24 @@ from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
 from controller.flow import Flow
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.plan import Plan, Size, plan
+from lab.plan import Plan, Size, endpoints, plan
 from lab.predictor import Prediction, predict, roofline_s
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
 from topologies import Fabric, Port
 from topologies.units import format_rate, format_size
 from traffic import TRANSPORTS
-from traffic.transport import Endpoint, Pair, WireFlow
+from traffic.schedule import Connection
+from traffic.transport import WireFlow
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """paths: (source rank, destination rank) -> egress port of every hop; ack_paths: the same keys -> the way back."""
+    """paths: connection -> egress port of every hop; ack_paths: connection -> the way back."""
 
     plan: Plan
     emulated: Fabric
-    paths: Mapping[Pair, Sequence[Port]] = field(default_factory=dict)
-    ack_paths: Mapping[Pair, Sequence[Port]] = field(default_factory=dict)
+    paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
+    ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
     unknown: str = ""
 
     def prediction(self, size: Size) -> Prediction | None:
@@ -46,27 +47,19 @@ class Forecast:
         return scale.hardware_s(emulated_s)
 
 
-def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
-    """Rank by rank, where its sockets are."""
-    return [
-        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
-        for rank, host in enumerate(planned.hosts)
-    ]
-
-
 def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
     plane = DataPlane(emulated, rules_of(policy(planned.experiment.routing), emulated))
-    paths: dict[Pair, Sequence[Port]] = {}
-    ack_paths: dict[Pair, Sequence[Port]] = {}
+    paths: dict[Connection, Sequence[Port]] = {}
+    ack_paths: dict[Connection, Sequence[Port]] = {}
     for f in flows:
         there = Flow(f.src_ip, f.dst_ip, f.proto, f.src_port, f.dst_port)
         back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
         try:
-            paths[f.src_rank, f.dst_rank] = plane.path(there)
-            ack_paths[f.src_rank, f.dst_rank] = plane.path(back)
+            paths[f.connection] = plane.path(there)
+            ack_paths[f.connection] = plane.path(back)
         except Unpredictable:
             unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
             return Forecast(planned, emulated, unknown=unknown)
@@ -80,7 +73,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
     planned = plan(experiment)
     scale = experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, experiment.time_limit_s)
     emulated = scale.fabric(planned.fabric)
-    flows = TRANSPORTS[experiment.transport].plan(endpoints(planned, emulated), planned.schedule.pairs)
+    flows = TRANSPORTS[experiment.transport].plan(endpoints(planned, emulated), planned.schedule.connections)
     expected = forecast(planned, emulated, flows)
     rows = [_row(expected, size, scale) for size in planned.sizes(scale)]
     if as_json:

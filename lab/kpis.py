@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Port
 from topologies.tiers import tiers
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.integer[Any]]
+
 
 def jct_ratio(measured_s: float, roofline_s: float) -> float:
     """Measured / roofline: <= 1.05 excellent, > 1.15 significant overhead (the draft's reference values)."""
@@ -114,6 +117,46 @@ def balance(groups: Mapping[str, Iterable[Port]], load_by_intf: Mapping[str, flo
         if sum(loads) > at_least and not ratio <= worst.mmr:
             worst = Balance(ratio, jfi(loads), switch)
     return worst
+
+
+# -- goodput of hosts and flows -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """Payload rates, hardware units. sender_mean, sender_worst: shares of its NIC's rate that sending hosts reached, each
+    until its last byte had arrived; flow_*: of single flows; all_mbps: of all together, until the last one was done."""
+
+    sender_mean: float
+    sender_worst: float
+    flow_mean_mbps: float
+    flow_min_mbps: float
+    flow_max_mbps: float
+    all_mbps: float
+
+
+def sender_shares(src: Ints, n_bytes: Floats, finished_s: Floats, nic_mbps: Floats) -> Floats:
+    """(senders,) of each rank that sends. src, n_bytes, finished_s: (sends,); nic_mbps: (ranks,)."""
+    n = len(nic_mbps)
+    sent, ended_s = np.bincount(src, n_bytes, n), np.zeros(n)
+    np.maximum.at(ended_s, src, finished_s)
+    sends = sent > 0
+    shares: Floats = sent[sends] * 8 / ended_s[sends] / (nic_mbps[sends] * 1e6)
+    return shares
+
+
+def goodput(src: Ints, n_bytes: Floats, finished_s: Floats, nic_mbps: Floats) -> Goodput:
+    """Over iterations of flows that begin together: finished_s (iterations, flows); the others as in `sender_shares`."""
+    shares = np.concatenate([sender_shares(src, n_bytes, ended_s, nic_mbps) for ended_s in finished_s])
+    flow_mbps = n_bytes * 8e-6 / finished_s
+    return Goodput(
+        sender_mean=float(shares.mean()),
+        sender_worst=float(shares.min()),
+        flow_mean_mbps=float(flow_mbps.mean()),
+        flow_min_mbps=float(flow_mbps.min()),
+        flow_max_mbps=float(flow_mbps.max()),
+        all_mbps=float(n_bytes.sum() * 8e-6 / finished_s.max(axis=1).mean()),
+    )
 
 
 # -- what chance alone does -----------------------------------------------------------------------------------------

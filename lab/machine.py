@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import syscalls
 from lab.errors import LabError
+from topologies import syscalls
 
 # tool -> Debian and Ubuntu package
 REQUIRED_TOOLS = {

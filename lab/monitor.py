@@ -53,7 +53,6 @@ class Window:
     backlog_bytes: NDArray[np.int64]
     forwarding: Sequence[int]
     stopped_s: float
-    duration_s: float
     idle_share: float
     other_cores: float
     steal_share: float
@@ -148,7 +147,6 @@ class Monitor:
             backlog_bytes=np.array([sample.backlog_bytes for sample in inside], np.int64),
             forwarding=self._forwarding,
             stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
-            duration_s=span,
             idle_share=cpu["idle_s"] / total,
             other_cores=max(0.0, busy - cpu["lab_s"]) / span,
             steal_share=cpu["steal_s"] / total,

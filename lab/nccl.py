@@ -17,7 +17,7 @@ JSON_FILE_VERSION = 3
 ELEMENT_BYTES = 4
 ELEMENT_TYPE = "float"
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_ROOTED = ("broadcast", "reduce", "gather", "scatter", "incast")
 # The `count` column is per rank or per peer for these, S / n: each rank's part of the whole.
 _DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 
@@ -85,8 +85,9 @@ def scale_lines(record: RunRecord) -> list[str]:
     here = format_rate(s["nic_mbps"] / s["rate_scale"])
     factors = f"rates / {s['rate_scale']:g}, sizes / {s['size_scale']:g}, times x {s['time_dilation']:g}"
     choices = f"routing {record.experiment['routing']}, transport {record.experiment['transport']}"
+    domains = f", {fabric['hb_domains']} HB domains of {fabric['hb_domain_size']}" if fabric["hb_domains"] else ""
     return [
-        f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts, {fabric['switches']} switches; {choices}",
+        f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
     ]
@@ -134,8 +135,25 @@ def _half(half: InPlace | None) -> str:
     return "  %7s  %6s  %6s  %6g" % (float_str(half.time_s * 1e6, 7), *bandwidths, half.wrong)
 
 
-def reason_lines(row: RowResult) -> list[str]:
-    """Why a row is not ok, as comments that a parser of the table skips."""
+def row_lines(row: RowResult) -> list[str]:
+    """The row, and what does not fit its columns as comments, which a parser of the table skips."""
+    return [row_line(row), *_goodput_lines(row), *_reason_lines(row)]
+
+
+def _goodput_lines(row: RowResult) -> list[str]:
+    """What a pattern is run for."""
+    if row.goodput is None:
+        return []
+    g = row.goodput
+    mean, least, most, together = (
+        format_rate(float(f"{mbps:.3g}")) for mbps in (g.flow_mean_mbps, g.flow_min_mbps, g.flow_max_mbps, g.all_mbps)
+    )
+    size, shares = format_size(row.size_bytes), f"{g.sender_mean:.3f} of its NIC's rate, the worst {g.sender_worst:.3f}"
+    return [f"#   {size}: a sending host got {shares}; a flow {mean} ({least} to {most}), all together {together}"]
+
+
+def _reason_lines(row: RowResult) -> list[str]:
+    """Why a row is not ok."""
     if row.verdict == "ok":
         return []
     return [f"#   {format_size(row.size_bytes)} is {row.verdict}: {reason}" for reason in row.reason.split("; ")]
@@ -173,7 +191,7 @@ def footer(rows: Sequence[RowResult], collective: str) -> list[str]:
 
 def table(record: RunRecord) -> str:
     """The whole output, as one text."""
-    rows = [line for row in record.rows for line in (row_line(row), *reason_lines(row))]
+    rows = [line for row in record.rows for line in row_lines(row)]
     return (
         "\n".join((*preamble(record), *header(), *rows, *footer(record.rows, record.experiment["collective"]))) + "\n"
     )

@@ -1,6 +1,6 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,23 +15,26 @@ from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from topologies import Fabric, Topology, topology, unknown
 from topologies.describe import Distances
+from topologies.tiers import hb_domains
 from topologies.units import format_size
-from traffic import Schedule
+from traffic import Demand, Schedule
 from traffic.check import verify
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.placement import place
+from traffic.transport import Endpoint
+
+# Of those that cannot be reached, in a refusal.
+_PAIRS_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Size:
-    """One row of the sweep. size_bytes: the hardware's, as nccl-tests prints it; emulated_bytes: count float32 elements."""
+    """One row of the sweep. size_bytes: the hardware's, as nccl-tests prints it; emulated_bytes: what stands for it here;
+    count: float32 elements of a rank's buffer, which for a pattern has room for what arrives as well."""
 
     size_bytes: int
+    emulated_bytes: int
     count: int
-
-    @property
-    def emulated_bytes(self) -> int:
-        return self.count * ELEMENT_BYTES
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,16 @@ class Plan:
         return self.schedule.algorithm
 
     @property
+    def is_pattern(self) -> bool:
+        return self.experiment.collective in traffic.PATTERNS
+
+    @cached_property
     def algo_factor(self) -> float:
-        """busbw / algbw of the collective, whatever the algorithm."""
+        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest NIC's direction
+        over those of a sender."""
+        if self.is_pattern:
+            busiest = max(np.bincount(ranks).max() for ranks in (self.schedule.src, self.schedule.dst))
+            return float(busiest / self.experiment.flows_per_host)
         return bus_factor(self.experiment.collective, self.ranks)
 
     @property
@@ -70,25 +81,38 @@ class Plan:
     @property
     def nic_mbps(self) -> float:
         """The fastest NIC of a rank."""
-        return float(_nic_mbps(self.fabric, self.hosts).max())
+        return float(self.nic_mbps_by_rank.max())
+
+    @cached_property
+    def nic_mbps_by_rank(self) -> NDArray[np.float64]:
+        return np.array([self.fabric.link_of(self.fabric.scale_out_port(h).intf).rate_mbps for h in self.hosts])
 
     def sizes(self, scale: Scale) -> tuple[Size, ...]:
         """The rows of the sweep. Refuses a smallest size of which nothing is left."""
         e = self.experiment
         rows = []
         for size in sizes(e.min_bytes, e.max_bytes, e.step_factor):
-            row = Size(
-                buffer_elements(e.collective, size, self.ranks) * ELEMENT_BYTES,
-                buffer_elements(e.collective, scale.emulated_bytes(size), self.ranks),
-            )
-            if not row.count or not row.size_bytes:
+            elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
+            if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
-            rows.append(row)
+            count = emulated * self.schedule.n_chunks // self._size_chunks
+            rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
         return tuple(rows)
+
+    def _elements(self, size_bytes: int) -> int:
+        """float32 elements of nccl-tests' size: a buffer, or in a pattern what one host's flows send, all equally much."""
+        if self.is_pattern:
+            return size_bytes // ELEMENT_BYTES // self._size_chunks * self._size_chunks
+        return buffer_elements(self.experiment.collective, size_bytes, self.ranks)
+
+    @property
+    def _size_chunks(self) -> int:
+        """Chunks that make up nccl-tests' size."""
+        return self.experiment.flows_per_host if self.is_pattern else self.schedule.n_chunks
 
     def _too_small(self, size: int, scale: Scale) -> str:
         step = 1
-        while not buffer_elements(self.experiment.collective, step, self.ranks):
+        while not self._elements(step):
             step *= 2
         least = format_size(step * scale.size_scale)
         scaled = f" at size_scale {scale.size_scale:g}" if scale.size_scale > 1 else ""
@@ -101,12 +125,16 @@ class Plan:
         """The schedule with bytes, for the predictor. count: emulated elements."""
         s = self.schedule
         return Sends(
-            src=s.src.astype(np.int64),
-            dst=s.dst.astype(np.int64),
-            n_bytes=s.elements(count) * ELEMENT_BYTES,
+            connections=s.connections,
+            connection=s.connection,
+            n_bytes=self.message_bytes(count),
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),
         )
+
+    def message_bytes(self, count: int) -> NDArray[np.int64]:
+        """(sends,) payload of each, with `count` elements in the buffer."""
+        return self.schedule.elements(count) * ELEMENT_BYTES
 
     def frames_per_step(self, size: Size) -> float:
         """Full frames in the smallest message of a step, as emulated."""
@@ -118,16 +146,16 @@ class Plan:
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of the buffer, that one message carries."""
-        return float(self.schedule.n_chunks_sent.min()) / self.schedule.n_chunks
+        """Of nccl-tests' size, that one message carries."""
+        return float(self.schedule.n_chunks_sent.min()) / self._size_chunks
 
     @cached_property
     def load(self) -> Load:
         """What the collective asks of the switches while every NIC runs at its rate."""
         e = self.experiment
         largest = e.max_bytes
-        sent = self.schedule.n_chunks_sent / self.schedule.n_chunks * largest
-        one_s = _duration_s(self.schedule, sent, _nic_mbps(self.fabric, self.hosts))
+        sent = self.schedule.n_chunks_sent / self._size_chunks * largest
+        one_s = _duration_s(self.schedule, sent, self.nic_mbps_by_rank)
         frame_hops = float((sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * _switches(self)).sum())
         swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
         iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
@@ -152,15 +180,25 @@ def plan(experiment: Experiment) -> Plan:
     if ranks < 2:
         raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks)
+    schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
     verify(schedule)
     planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
+    _switches(planned)
     scale = experiment.scale or Scale()
     planned.sizes(scale)
     if experiment.scale is not None:
         scale.fabric(fabric)
-    _switches(planned)
+    # More connections than a host has ports for are refused here.
+    traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
+
+
+def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
+    """Rank by rank, where its sockets are."""
+    return [
+        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
+        for rank, host in enumerate(planned.hosts)
+    ]
 
 
 def fabric_of(experiment: Experiment) -> Fabric:
@@ -173,26 +211,38 @@ def _topology(experiment: Experiment) -> Topology:
 
 
 def _fabric(experiment: Experiment, made: Topology) -> Fabric:
-    return made.build().with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us)
+    return made.build().with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
 
 
 def _check_experiment(e: Experiment) -> None:
     if e.max_bytes < e.min_bytes:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
+    _check_pattern(e)
     if e.loss_percent:
         raise LabError(f"loss {e.loss_percent:g}% is not possible yet: no link drops at random; leave --loss out")
     if e.jitter_us:
         raise LabError(f"jitter {e.jitter_us:g}us is not possible yet: every delay is constant; leave --jitter out")
 
 
+def _check_pattern(e: Experiment) -> None:
+    """A setting that would be ignored is a misunderstanding."""
+    if e.flows_per_host != 1 and e.collective not in traffic.PATTERNS:
+        raise LabError(
+            f"--flows-per-host {e.flows_per_host} is not for {e.collective}, whose algorithm says who sends to whom: "
+            f"use it with {', '.join(traffic.PATTERNS)}"
+        )
+    if (e.group_size, e.group_shift) != (None, 1) and e.collective != "group_shift":
+        raise LabError(f"--group-size and --group-shift are not for {e.collective}: use --collective group_shift")
+
+
+def _demand(e: Experiment) -> Demand:
+    return Demand(e.flows_per_host, e.group_size, e.group_shift, e.seed)
+
+
 def _b_acc_mbps(fabric: Fabric, hosts: Sequence[str]) -> float:
     """The smallest rank's, since a collective ends with its slowest."""
     return min(sum(link.rate_mbps for link in fabric.links_at(h) if link.kind != "scale-up") for h in hosts)
-
-
-def _nic_mbps(fabric: Fabric, hosts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([fabric.link_of(fabric.scale_out_port(h).intf).rate_mbps for h in hosts])
 
 
 def _duration_s(schedule: Schedule, sent: NDArray[np.float64], nic_mbps: NDArray[np.float64]) -> float:
@@ -211,11 +261,20 @@ def _switches(planned: Plan) -> NDArray[np.float64]:
     s, fabric = planned.schedule, planned.fabric
     distances = Distances(fabric)
     crossed = distances.links_between(planned.hosts, s.src, s.dst) + 1
-    lost = np.flatnonzero(~np.isfinite(crossed))
-    if len(lost):
-        a, b = int(s.src[lost[0]]), int(s.dst[lost[0]])
-        raise LabError(
-            f"rank {a} on {planned.hosts[a]} cannot reach rank {b} on {planned.hosts[b]} over the network of "
-            f"{fabric.name}: use another --placement or --collective"
-        )
+    lost = ~np.isfinite(crossed)
+    if lost.any():
+        raise LabError(_unreachable(planned, list(dict.fromkeys(zip(s.src[lost], s.dst[lost], strict=True)))))
     return crossed
+
+
+def _unreachable(planned: Plan, pairs: Sequence[tuple[int, int]]) -> str:
+    hosts, fabric = planned.hosts, planned.fabric
+    named = ", ".join(f"{hosts[a]} -> {hosts[b]}" for a, b in pairs[:_PAIRS_NAMED])
+    in_use = {(src, dst) for src, dst, _ in planned.schedule.connections}
+    what = (
+        f"{planned.experiment.collective} by {planned.algorithm} has {len(pairs)} of {len(in_use)} pairs that "
+        f"the scale-out network of {fabric.name} does not join, first {named}"
+    )
+    if hb_domains(fabric):
+        return f"{what}: it takes a schedule that forwards inside the HB domains (hierarchical); use rail-optimised"
+    return f"{what}: use another --placement or --collective"

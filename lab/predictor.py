@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Port
 from topologies.shaping import shapes
+from traffic.schedule import Connection
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Pair = tuple[int, int]
 
 # Ethernet 14 (tc counts no CRC, preamble or gap), IPv4 20, TCP 20 with the 12 bytes of timestamps (RFC 7323).
 ETHERNET_BYTES = 14
@@ -51,27 +51,27 @@ DEFAULT_LATENCY = Latency()
 
 @dataclass(frozen=True)
 class Sends:
-    """A schedule with sizes: src, dst, n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of earlier sends."""
+    """A schedule with sizes. connections: those in use; connection: (sends,) index into them; n_bytes: (sends,);
+    dep_start (sends + 1,), deps: CSR, indices of earlier sends."""
 
-    src: Ints
-    dst: Ints
+    connections: Sequence[Connection]
+    connection: Ints
     n_bytes: Ints
     dep_start: Ints
     deps: Ints
 
     def __len__(self) -> int:
-        return len(self.src)
+        return len(self.n_bytes)
 
 
 @dataclass(frozen=True)
 class Prediction:
     """seconds: emulated; bottleneck: the busiest link, as 'leaf1->spine2'; bytes_by_intf: wire bytes, acknowledgements
-    included, of one iteration per egress interface; busy_s: the bottleneck's bytes at its rate."""
+    included, of one iteration per egress interface."""
 
     seconds: float
     bottleneck: str
     bytes_by_intf: Mapping[str, float]
-    busy_s: float = 0.0
 
 
 def roofline_s(size_bytes: float, algo_factor: float, b_acc_mbps: float) -> float:
@@ -130,10 +130,9 @@ def _ranges(starts: Ints, ends: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Paths:
-    """The paths in use. pair: (sends,) index of a send's path; start, link: CSR of directed links by path; back_start,
-    back_link: the same of the ways that acknowledgements take."""
+    """The connections' paths. start, link: CSR of directed links by connection; back_start, back_link: the same of the
+    ways that acknowledgements take."""
 
-    pair: Ints
     start: Ints
     link: Ints
     back_start: Ints
@@ -143,9 +142,10 @@ class _Paths:
 
 
 def _index_paths(
-    sends: Sends, paths: Mapping[Pair, Sequence[Port]], back_paths: Mapping[Pair, Sequence[Port]]
+    connections: Sequence[Connection],
+    paths: Mapping[Connection, Sequence[Port]],
+    back_paths: Mapping[Connection, Sequence[Port]],
 ) -> _Paths:
-    pairs, pair = np.unique(np.stack((sends.src, sends.dst), axis=1), axis=0, return_inverse=True)
     number: dict[str, int] = {}
     ports: list[Port] = []
 
@@ -155,12 +155,11 @@ def _index_paths(
             ports.append(port)
         return number[port.intf]
 
-    keys = [(int(a), int(b)) for a, b in pairs]
-    forth = [[place(p) for p in paths[key]] for key in keys]
-    back = [[place(p) for p in back_paths[key]] for key in keys]
+    forth = [[place(p) for p in paths[c]] for c in connections]
+    back = [[place(p) for p in back_paths[c]] for c in connections]
     start, link = _csr(forth)
     back_start, back_link = _csr(back)
-    return _Paths(pair.reshape(-1), start, link, back_start, back_link, tuple(number), tuple(ports))
+    return _Paths(start, link, back_start, back_link, tuple(number), tuple(ports))
 
 
 def _csr(lists: list[list[int]]) -> tuple[Ints, Ints]:
@@ -171,26 +170,29 @@ def _csr(lists: list[list[int]]) -> tuple[Ints, Ints]:
 def predict(
     fabric: Fabric,
     sends: Sends,
-    paths: Mapping[Pair, Sequence[Port]],
+    paths: Mapping[Connection, Sequence[Port]],
     mtu: int,
     *,
-    ack_paths: Mapping[Pair, Sequence[Port]] | None = None,
+    ack_paths: Mapping[Connection, Sequence[Port]] | None = None,
     latency: Latency = DEFAULT_LATENCY,
 ) -> Prediction:
     """One iteration of the collective on the emulated fabric.
 
-    paths: (source rank, destination rank) -> the egress port of every hop, for every pair that sends; ack_paths: the same
-    keys -> the way back, by default the opposite pair's path, or the same links. An empty path (one host) costs nothing.
+    paths: connection -> the egress port of every hop; ack_paths: connection -> the way back, by default the opposite
+    connection's path, or the same links. An empty path (one host) costs nothing.
     """
     if len(sends) == 0:
         return Prediction(0.0, "", {})
     back = _ways_back(fabric, paths) if ack_paths is None else ack_paths
-    return _Walk(fabric, sends, _index_paths(sends, paths, back), mtu, latency).run()
+    return _Walk(fabric, sends, _index_paths(sends.connections, paths, back), mtu, latency).run()
 
 
-def _ways_back(fabric: Fabric, paths: Mapping[Pair, Sequence[Port]]) -> dict[Pair, Sequence[Port]]:
-    same_links = {pair: [fabric.peer(port) for port in reversed(path)] for pair, path in paths.items()}
-    return {pair: paths.get(pair[::-1], same_links[pair]) for pair in paths}
+def _ways_back(fabric: Fabric, paths: Mapping[Connection, Sequence[Port]]) -> dict[Connection, Sequence[Port]]:
+    def back(src: int, dst: int, channel: int) -> Sequence[Port]:
+        same_links = [fabric.peer(port) for port in reversed(paths[src, dst, channel])]
+        return paths.get((dst, src, channel), same_links)
+
+    return {connection: back(*connection) for connection in paths}
 
 
 class _Walk:
@@ -224,19 +226,18 @@ class _Walk:
             seconds=seconds,
             bottleneck=self._fabric.direction(self._paths.ports[worst]) if worst >= 0 else "",
             bytes_by_intf=dict(zip(self._paths.intfs, self._carried.tolist(), strict=True)),
-            busy_s=float(busy[worst]) if worst >= 0 else 0.0,
         )
 
     def _step(self, level: Ints) -> None:
         start = self._start_of(level)
         p = self._paths
-        pair = p.pair[level]
-        hops = p.start[pair + 1] - p.start[pair]
-        link = p.link[_ranges(p.start[pair], p.start[pair + 1])]
+        on = self._sends.connection[level]
+        hops = p.start[on + 1] - p.start[on]
+        link = p.link[_ranges(p.start[on], p.start[on + 1])]
         send = np.repeat(np.arange(len(level)), hops)
         self._load(link, self._wire[level][send], start[send])
-        back = _ranges(p.back_start[pair], p.back_start[pair + 1])
-        back_send = np.repeat(np.arange(len(level)), p.back_start[pair + 1] - p.back_start[pair])
+        back = _ranges(p.back_start[on], p.back_start[on + 1])
+        back_send = np.repeat(np.arange(len(level)), p.back_start[on + 1] - p.back_start[on])
         self._load(p.back_link[back], self._acks[level][back_send], start[back_send], acks=True)
         # The last frame leaves a link when the bucket is back at zero, less what the frame itself takes from it.
         left = self._paid[link] - self._last_frame[level][send] * self._byte_s[link]

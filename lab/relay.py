@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from lab import syscalls
 from lab.errors import LabError
 from lab.sandbox import CONTROLLER_SOCKET, Sandbox
+from topologies import syscalls
 
 _CONNECT_TIMEOUT_S = 3.0
 Address = tuple[str, int]
@@ -64,7 +64,7 @@ def _connect_inside(sandbox: Sandbox, port: int) -> socket.socket:
 
     def make() -> None:
         with suppress(OSError):
-            syscalls.setns(f"/proc/{sandbox.init_pid}/ns/net", syscalls.CLONE_NEWNET)
+            syscalls.enter_namespace(f"/proc/{sandbox.init_pid}/ns/net", syscalls.CLONE_NEWNET)
             made.append(socket.create_connection(("127.0.0.1", port), _CONNECT_TIMEOUT_S))
 
     thread = threading.Thread(target=make)

@@ -70,10 +70,11 @@ def html(record: RunRecord) -> str:
 def _heading(record: RunRecord) -> str:
     e, f = record.experiment, record.fabric
     algorithm = record.rows[0].algorithm if record.rows else e.get("algorithm") or "its own algorithm"
+    links = ", ".join(f"{n} {kind}" for kind, n in f["links"].items())
     text = (
         f"<h1>{escape(e['collective'])} ({escape(algorithm)}) on {escape(f['fabric'])}, {len(record.hosts)} ranks</h1>"
         f"<p class='soft'>{escape(e['transport'])} over {escape(e['routing'])}, {escape(e['placement'])} placement; "
-        f"{f['hosts']} hosts, {f['switches']} switches, {sum(f['links'].values())} links. "
+        f"{f['hosts']} hosts, {f['switches']} switches, {links} links. "
         f"{escape(record.started)}</p>"
     )
     if not record.complete:

@@ -46,19 +46,28 @@ def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> P
             _give_to_user(folder)
             return folder
     except OSError as error:
-        raise LabError(f"results cannot be written to {str(parent)!r}: {error.strerror}: use --out DIR") from None
+        raise _unwritable(parent, error) from None
 
 
 def write(folder: Path, record: RunRecord) -> None:
-    """All of the folder's files, from what the run has so far. Makes the folder where it is missing."""
-    _make_parents(folder)
-    _write(folder / "manifest.json", _json(manifest(record)))
-    _write(folder / "results.csv", csv_text(record.rows))
-    _write(folder / "nccl.json", _json(nccl.document(record)))
-    _write(folder / "report.html", report.html(record))
-    _write_parquet(folder / "results.parquet", row_table(record.rows))
-    _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
-    _write_parquet(folder / "links.parquet", link_table(record.links))
+    """All of the folder's files, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
+    try:
+        _make_parents(folder)
+        _write(folder / "manifest.json", _json(manifest(record)))
+        _write(folder / "results.csv", csv_text(record.rows))
+        _write(folder / "nccl.json", _json(nccl.document(record)))
+        _write(folder / "report.html", report.html(record))
+        _write_parquet(folder / "results.parquet", row_table(record.rows))
+        _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
+        _write_parquet(folder / "links.parquet", link_table(record.links))
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> LabError:
+    # Arrow words its errors at length; the number in them is the kernel's.
+    reason = os.strerror(error.errno) if error.errno else error
+    return LabError(f"results cannot be written to {str(folder)!r}: {reason}: use --out DIR")
 
 
 def manifest(record: RunRecord) -> dict[str, Any]:
@@ -136,9 +145,12 @@ def _write_parquet(path: Path, table: pa.Table) -> None:
 
 def _replace(path: Path, write_to: Callable[[Path], object]) -> None:
     part = path.with_name(f".{path.name}.part")
-    write_to(part)
-    _give_to_user(part)
-    part.replace(path)
+    try:
+        write_to(part)
+        _give_to_user(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _make_parents(folder: Path) -> None:

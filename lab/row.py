@@ -18,7 +18,7 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
-from topologies.openvswitch import datapath_drops
+from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
@@ -41,15 +41,20 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Cumulative: frames dropped by each link's queue, frames lost inside the switch (since last asked), segments resent."""
+    """Cumulative: frames dropped by each link's queue and by the kernel behind it, frames lost inside the switch (since last
+    asked), segments resent."""
 
     queues: dict[str, int]
+    backlogs: dict[str, int]
     datapath: int
     resent: int
 
     def since(self, before: "_Losses") -> "_Losses":
-        queues = {intf: n - before.queues.get(intf, 0) for intf, n in self.queues.items()}
-        return _Losses(queues, self.datapath, self.resent - before.resent)
+        queues, backlogs = (
+            {intf: n - old.get(intf, 0) for intf, n in new.items()}
+            for new, old in ((self.queues, before.queues), (self.backlogs, before.backlogs))
+        )
+        return _Losses(queues, backlogs, self.datapath, self.resent - before.resent)
 
 
 class RowMeasurement:
@@ -98,17 +103,20 @@ class RowMeasurement:
 
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
-            values.fill(buffer, self._e.collective, rank, len(buffers))
-        return replay.run(buffers)
+            values.fill(buffer, self._plan.schedule, rank)
+        return replay.run(buffers, lifeline=self._lab.daemons.switch_pidfd)
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)
         ended = time.monotonic()
         began = ended - result.duration_ns / 1e9
-        wrong = sum(values.wrong(b, self._e.collective, rank, len(buffers)) for rank, b in enumerate(buffers))
+        wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
         self._busy.append((began, ended))
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
+        shares = kpis.sender_shares(
+            self._plan.schedule.src, *self._hardware(size, result.finished), self._plan.nic_mbps_by_rank
+        )
         self._record.iterations.append(
             IterationRecord(
                 collective=self._e.collective,
@@ -121,12 +129,27 @@ class RowMeasurement:
                 time_s=self._scale.hardware_s(result.duration_ns / 1e9),
                 slowest_rank=int(result.rank_finished.argmax()),
                 wrong=wrong,
+                sender_share_mean=float(shares.mean()),
+                sender_share_worst=float(shares.min()),
             )
         )
+
+    def _hardware(self, size: Size, finished_ns: NDArray[np.int64]) -> tuple[kpis.Floats, kpis.Floats]:
+        """The sends' bytes and the times at which they had arrived (s), as the hardware's."""
+        n_bytes = self._plan.message_bytes(size.count).astype(np.float64)
+        return n_bytes * self._scale.size_scale, finished_ns / 1e9 / self._scale.time_dilation
+
+    def _goodput(self, size: Size) -> kpis.Goodput | None:
+        results = self._halves[False].results
+        if not results or not self._plan.is_pattern:
+            return None
+        times = self._hardware(size, np.stack([r.finished for r in results]))
+        return kpis.goodput(self._plan.schedule.src, *times, self._plan.nic_mbps_by_rank)
 
     def _losses(self) -> _Losses:
         return _Losses(
             {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
+            self._lab.net.backlog_drops(),
             datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
             self._transport.counters().retransmits,
         )
@@ -157,7 +180,8 @@ class RowMeasurement:
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
             frame_bytes=self._e.mtu + ETHERNET_BYTES,
-            segments=float(np.ceil(self._plan.sends(size.count).n_bytes / self._plan.mss).sum()) * done,
+            segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
+            lost_outside=losses.backlogs,
             datapath_drops=losses.datapath,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
@@ -185,10 +209,9 @@ class RowMeasurement:
         balance = kpis.balance(kpis.parallel_uplinks(self._lab.fabric), counted, at_least=size.emulated_bytes / 10)
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
-        # A host's own NIC queue.
-        at_hosts = sum(
-            losses.queues.get(self._lab.fabric.scale_out_port(h.name).intf, 0) for h in self._lab.fabric.hosts
-        )
+        # The queues of the hosts' own interfaces.
+        fabric = self._lab.fabric
+        at_hosts = sum(losses.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,
@@ -225,6 +248,7 @@ class RowMeasurement:
             verdict=verdict.level,
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
+            goodput=self._goodput(size),
         )
 
     def _algbw(self, size: Size, time_s: float) -> float:

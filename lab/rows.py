@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.kpis import Goodput
+
 Level = Literal["ok", "degraded", "invalid"]
 
 
@@ -28,6 +30,7 @@ class RowResult:
     """One line of the result table. Times, sizes and bandwidths in hardware units (GB = 1e9), but where it says emulated.
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
+    goodput: of a traffic pattern.
     """
 
     fabric: str
@@ -65,6 +68,7 @@ class RowResult:
     verdict: Level
     reason: str
     in_place: InPlace | None = field(default=None, metadata={"column": False})
+    goodput: Goodput | None = field(default=None, metadata={"column": False})
 
     def columns(self) -> dict[str, Any]:
         """Column name -> value, in the table's order."""
@@ -77,7 +81,8 @@ ROW_COLUMNS = tuple(f.name for f in fields(RowResult) if f.metadata.get("column"
 @dataclass(frozen=True)
 class IterationRecord:
     """One timed iteration. started_s: emulated seconds since the run's start; emulated_s and time_s: its duration;
-    slowest_rank: the rank that completed last."""
+    slowest_rank: the rank that completed last; sender_share_mean, sender_share_worst: of the sending hosts' goodputs over
+    their NICs' rates."""
 
     collective: str
     algorithm: str
@@ -89,6 +94,8 @@ class IterationRecord:
     time_s: float
     slowest_rank: int
     wrong: int
+    sender_share_mean: float
+    sender_share_worst: float
 
 
 ITERATION_COLUMNS = tuple(f.name for f in fields(IterationRecord))

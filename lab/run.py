@@ -13,9 +13,10 @@ from pathlib import Path
 
 from lab import machine, nccl, results
 from lab.bringup import Lab, lab_up
-from lab.forecast import endpoints, forecast
+from lab.errors import LabError
+from lab.forecast import forecast
 from lab.monitor import Monitor
-from lab.plan import Plan
+from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
 from lab.rows import RunRecord
@@ -38,6 +39,7 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     if folder is None:
         folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now().astimezone())
     status = FAILED
+    failures: list[Exception] = []
     try:
         with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
@@ -48,10 +50,10 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
                 _print(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):
                 row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
-                results.write(folder, record)
                 progress.done()
                 if not as_json:
-                    _print(nccl.row_line(row), *nccl.reason_lines(row))
+                    _print(*nccl.row_lines(row))
+                results.write(folder, record)
             record.complete = True
             status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     except KeyboardInterrupt:
@@ -59,11 +61,16 @@ def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progres
     except Terminated:
         status = TERMINATED
     except Exception as error:
-        progress.done()
-        _complain(error)
+        failures.append(error)
     progress.done()
     record.ended = datetime.now().astimezone().isoformat(timespec="seconds")
-    results.write(folder, record)
+    try:
+        results.write(folder, record)
+    except LabError as error:
+        status = FAILED
+        folder = None
+        failures.append(error)
+    _complain(*failures)
     _conclude(record, folder, as_json, status)
     return status
 
@@ -79,8 +86,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
         with _lab(plan, emulated, Progress()) as lab:
             _print(
                 f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}. Try:",
-                "  h1 ping h2      pingall      links      link leaf1 spine1 down",
-                "  h1 ip route     sh ovs-ofctl -O OpenFlow13 dump-flows leaf1     exit",
+                *_suggestions(emulated),
             )
             CLI(lab.net)
     except Terminated:
@@ -89,6 +95,17 @@ def prompt(plan: Plan, scale: Scale) -> int:
         _complain(error)
         return FAILED
     return 0
+
+
+def _suggestions(fabric: Fabric) -> tuple[str, str]:
+    """What to type first, with names of this fabric."""
+    host, other = fabric.hosts[0].name, fabric.hosts[-1].name
+    switch = fabric.switch_of(host)
+    far = next((far.node for _, far, _ in fabric.neighbours(switch) if not fabric.node(far.node).is_host), host)
+    return (
+        f"  {host} ping {other}      pingall      links      link {switch} {far} down",
+        f"  {host} ip route     sh ovs-ofctl -O OpenFlow13 dump-flows {switch}     exit",
+    )
 
 
 def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextManager[Lab]:
@@ -108,7 +125,7 @@ def _lab(plan: Plan, emulated: Fabric, progress: Progress) -> AbstractContextMan
 def _transport(plan: Plan, lab: Lab) -> Iterator[Transport]:
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
     opened = TRANSPORTS[plan.experiment.transport](
-        endpoints(plan, lab.fabric, netns), plan.schedule.pairs, congestion_control=CONGESTION_CONTROL
+        endpoints(plan, lab.fabric, netns), plan.schedule.connections, congestion_control=CONGESTION_CONTROL
     )
     with closing(opened) as transport:
         yield transport
@@ -151,11 +168,14 @@ def _print(*lines: str) -> None:
     print("\n".join(lines), flush=True)
 
 
-def _complain(error: Exception) -> None:
-    print(f"run_topo.py: failed and cleaned up: {error or type(error).__name__}", file=sys.stderr)
+def _complain(*failures: Exception) -> None:
+    """One line each; what failed twice for one reason is said once."""
+    for text in dict.fromkeys(str(failure) or type(failure).__name__ for failure in failures):
+        print(f"run_topo.py: failed and cleaned up: {text}", file=sys.stderr)
 
 
-def _conclude(record: RunRecord, folder: Path, as_json: bool, status: int) -> None:
+def _conclude(record: RunRecord, folder: Path | None, as_json: bool, status: int) -> None:
+    """folder: where the results are; None where they could not be written."""
     if as_json:
         rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
         print(json.dumps(rows))
@@ -163,4 +183,5 @@ def _conclude(record: RunRecord, folder: Path, as_json: bool, status: int) -> No
         _print(*nccl.footer(record.rows, record.experiment["collective"]))
     if status in (INTERRUPTED, TERMINATED):
         print(f"interrupted: {len(record.rows)} rows kept", file=sys.stderr)
-    print(f"results: {folder}", file=sys.stderr)
+    if folder:
+        print(f"results: {folder}", file=sys.stderr)

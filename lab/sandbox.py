@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lab import syscalls
 from lab.errors import LabError
+from topologies import syscalls
 
 INIT_NAME = "fabric-lab-init"
 RUN_DIR = Path("/run/fabric-lab")
@@ -115,7 +115,7 @@ def enter(sandbox: Sandbox, command: list[str]) -> int:
 def _enter(sandbox: Sandbox, command: list[str]) -> int:
     cwd = os.getcwd()
     for kind, flag in (("net", syscalls.CLONE_NEWNET), ("pid", syscalls.CLONE_NEWPID), ("mnt", syscalls.CLONE_NEWNS)):
-        syscalls.setns(f"/proc/{sandbox.init_pid}/ns/{kind}", flag)
+        syscalls.enter_namespace(f"/proc/{sandbox.init_pid}/ns/{kind}", flag)
     child = os.fork()
     if child == 0:
         with suppress(OSError):

@@ -63,10 +63,11 @@ class Scale:
         emulated = hardware.scaled(rate_scale=self.rate_scale, time_dilation=self.time_dilation)
         for was, link in zip(hardware.links, emulated.links, strict=True):
             if not MIN_EMULATED_MBPS <= link.rate_mbps <= MAX_EMULATED_MBPS:
+                own = ", or --topology with another scale-up rate" if was.kind == "scale-up" else ""
                 raise LabError(
                     f"link {hardware.label(was)}: {format_rate(was.rate_mbps)} at rate_scale {self.rate_scale:g} is "
                     f"{format_rate(link.rate_mbps)} here, and a link can be shaped to {format_rate(MIN_EMULATED_MBPS)} "
-                    f"to {format_rate(MAX_EMULATED_MBPS)}: use --scale auto, or another --scale RATE[:SIZE]"
+                    f"to {format_rate(MAX_EMULATED_MBPS)}: use --scale auto, or another --scale RATE[:SIZE]{own}"
                 )
         return emulated
 

@@ -53,7 +53,7 @@ class Evidence:
     audit: findings of the shaping audit, e.g. 'leaf1-eth2: no htb'; wrong: wrong elements; cores as a count;
     stall_s: longest time in which no link moved a byte while sends were outstanding; datapath_stopped_s: the switch
     process was stopped; sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for
-    the switch thread, both in frame times; dropped_host: per interface, outside the fabric (hosts' receive queues);
+    the switch thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue;
     datapath_drops in Open vSwitch; segments: data frames that the plan sends;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
@@ -73,14 +73,13 @@ class Evidence:
     retransmits: int = 0
     frame_bytes: float = 0.0
     segments: float | None = None
-    dropped_host: Mapping[str, int] = field(default_factory=dict)
+    lost_outside: Mapping[str, int] = field(default_factory=dict)
     datapath_drops: int = 0
     frames_per_step: float | None = None
     measured_to_predicted: float | None = None
     planned_bytes: Mapping[str, float] = field(default_factory=dict)
     counted_bytes: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-    unverified_paths: tuple[str, ...] = ()
     smallest_unquantised: str = ""
 
 
@@ -139,9 +138,9 @@ def _stood_still(e: Evidence) -> Iterator[str]:
 
 
 def _lost_outside(e: Evidence) -> Iterator[str]:
-    lost = {name: n for name, n in e.dropped_host.items() if n}
+    lost = {name: n for name, n in e.lost_outside.items() if n}
     if lost:
-        yield f"{sum(lost.values())} frames lost outside the fabric: {_some(f'{n} at {name}' for name, n in lost.items())}"
+        yield f"{sum(lost.values())} frames lost outside the fabric: {_some(f'{n} behind {name}' for name, n in lost.items())}"
     if e.datapath_drops:
         yield f"{e.datapath_drops} frames lost inside Open vSwitch"
 
@@ -219,17 +218,12 @@ def _resent(e: Evidence) -> Iterator[str]:
         yield f"{e.retransmits} segments sent again, {e.retransmits / e.segments:.1%} of all"
 
 
-def _other_paths(e: Evidence) -> Iterator[str]:
-    if e.unverified_paths:
-        yield f"flows took other paths than computed: {_some(e.unverified_paths)}"
-
-
 _Check = Callable[[Evidence], Iterator[str]]
 _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _other_paths,
+    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent,
 )  # fmt: skip
 
 

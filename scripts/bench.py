@@ -138,7 +138,7 @@ def _child(group: Group, quick: bool, result: Connection, parent: int) -> None:
 
     from benchmarks.figure import joined
     from benchmarks.machine import disturbance
-    from lab import syscalls
+    from topologies import syscalls
 
     syscalls.die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _terminate)

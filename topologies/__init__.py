@@ -9,12 +9,30 @@ from typing import Any
 from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.fat_tree import FatTree
+from topologies.multi_dc import MultiDc
+from topologies.ocs_dragonfly import OcsDragonfly
+from topologies.ocs_leaf import OcsLeaf
+from topologies.rail_only import RailOnly
+from topologies.rail_optimised import RailOptimised
 from topologies.spine_leaf import SpineLeaf
+from topologies.superpod import SuperPod
+from topologies.three_tier import ThreeTier
 from topologies.topology import ClosedForm, Topology, parse_topology
+from topologies.torus import Torus
 
 TOPOLOGIES: dict[str, type[Any]] = {
-    "dragonfly": Dragonfly,
     "spine-leaf": SpineLeaf,
+    "three-tier": ThreeTier,
+    "fat-tree": FatTree,
+    "dragonfly": Dragonfly,
+    "rail-optimised": RailOptimised,
+    "rail-only": RailOnly,
+    "superpod": SuperPod,
+    "ocs-leaf": OcsLeaf,
+    "ocs-dragonfly": OcsDragonfly,
+    "multi-dc": MultiDc,
+    "torus": Torus,
 }
 
 

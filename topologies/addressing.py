@@ -3,7 +3,10 @@
 Hierarchical, because switches match on prefixes: the hosts of one leaf share one prefix.
 """
 
+from collections.abc import Iterable
+from functools import reduce
 from ipaddress import IPv4Network
+from itertools import islice
 
 from topologies.errors import TopologyError
 from topologies.fabric import Fabric
@@ -11,6 +14,8 @@ from topologies.fabric import Fabric
 FABRIC_NETWORK = IPv4Network("198.18.0.0/15")
 # The last address is the virtual gateway's (198.19.255.254); the blocks below never reach it.
 _CAPACITY = 2**16 + 2**15
+# Scale-up interfaces have the blocks behind, but for the last one, which is the gateway's.
+_SCALE_UP_NETWORK = IPv4Network("198.19.128.0/17")
 
 
 def leaf_prefixes(leaves: int, hosts_per_leaf: int) -> tuple[IPv4Network, ...]:
@@ -51,6 +56,38 @@ def _covering(a: IPv4Network, b: IPv4Network) -> IPv4Network:
     while not b.subnet_of(a):
         a = a.supernet()
     return a
+
+
+def scale_up_prefixes(domains: int, accelerators: int) -> tuple[IPv4Network, ...]:
+    """One prefix per HB domain for the scale-up interfaces of its accelerators, sized as in `leaf_prefixes`."""
+    length = 32 - max(accelerators, 1).bit_length()
+    most = 2 ** (length - _SCALE_UP_NETWORK.prefixlen) - 1
+    if domains > most:
+        raise TopologyError(
+            f"{domains} HB domains of {accelerators} accelerators are more than the {max(most, 0)} that "
+            f"{_SCALE_UP_NETWORK} has addresses for: use fewer servers"
+        )
+    return tuple(islice(_SCALE_UP_NETWORK.subnets(new_prefix=length), domains))
+
+
+def stride(prefixes: Iterable[str], copies: int) -> int:
+    """Addresses from one copy of a fabric to the next: the size of the smallest network that covers its prefixes."""
+    cover = reduce(_covering, map(IPv4Network, prefixes))
+    first = int(cover.network_address) - int(FABRIC_NETWORK.network_address)
+    size = cover.num_addresses
+    if first < _CAPACITY < first + copies * size:
+        raise TopologyError(
+            f"{copies} sites of {size} addresses each need {copies * size}, {FABRIC_NETWORK} gives {_CAPACITY}: "
+            f"use fewer hosts"
+        )
+    return size
+
+
+def shifted(address: str, n: int) -> str:
+    """An address or a prefix, n addresses further on."""
+    network = IPv4Network(address)
+    moved = IPv4Network((int(network.network_address) + n, network.prefixlen))
+    return str(moved) if "/" in address else str(moved.network_address)
 
 
 def host_ip(prefix: IPv4Network, i: int) -> str:

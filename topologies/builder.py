@@ -18,10 +18,9 @@ class FabricBuilder:
         self.parameters = parameters
         self._nodes: list[Node] = []
         self._links: list[Link] = []
-        self._n_hosts = 0
         self._n_switches = 0
-        self._ip: dict[str, str] = {}
-        self._mac: dict[str, str] = {}
+        # (address, MAC) of each of a host's interfaces
+        self._addresses: dict[str, list[tuple[str, str]]] = {}
         self._n_ports: dict[str, int] = defaultdict(int)
 
     def switch(self, name: str, role: str, *, prefix: str | None = None, group: int | None = None) -> str:
@@ -29,12 +28,11 @@ class FabricBuilder:
         self._nodes.append(Node(name, role, dpid=self._n_switches, prefix=prefix, group=group))
         return name
 
-    def host(self, name: str, ip: str, *, group: int | None = None) -> str:
-        """A host whose first interface (its scale-out NIC) has the address `ip`."""
+    def host(self, name: str, *ips: str, group: int | None = None) -> str:
+        """A host; ips: the addresses of its interfaces in the order of its links, the scale-out NIC first."""
         self._nodes.append(Node(name, HOST, group=group))
-        self._ip[name] = ip
-        self._mac[name] = host_mac(self._n_hosts)
-        self._n_hosts += 1
+        index = len(self._addresses)
+        self._addresses[name] = [(ip, host_mac(index, interface)) for interface, ip in enumerate(ips)]
         return name
 
     def link(
@@ -46,10 +44,8 @@ class FabricBuilder:
         return Fabric(self.name, self.parameters, tuple(self._nodes), tuple(self._links))
 
     def _port(self, node: str) -> Port:
-        is_host = node in self._ip
-        number = self._n_ports[node] + (0 if is_host else 1)
+        addresses = self._addresses.get(node)
+        number = self._n_ports[node] + (1 if addresses is None else 0)
         self._n_ports[node] += 1
-        first = is_host and number == 0
-        return Port(
-            node, number, f"{node}-eth{number}", self._mac[node] if first else None, self._ip[node] if first else None
-        )
+        ip, mac = addresses[number] if addresses and number < len(addresses) else (None, None)
+        return Port(node, number, f"{node}-eth{number}", mac, ip)

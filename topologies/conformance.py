@@ -9,6 +9,7 @@ from typing import Any
 from topologies.addressing import FABRIC_NETWORK
 from topologies.describe import Distances, describe
 from topologies.fabric import MAX_INTF_NAME, Fabric
+from topologies.tiers import network_switches, scale_out_links, scale_up_switches
 from topologies.topology import ClosedForm, Topology
 
 
@@ -45,14 +46,16 @@ def _against_closed_form(topology: Topology, fabric: Fabric) -> Iterator[str]:
     distances = Distances(fabric)
     have = {
         "hosts": len(fabric.hosts),
-        "switches": len(fabric.switches),
-        "links": len(fabric.links),
+        "switches": len(network_switches(fabric)),
+        "links": len(scale_out_links(fabric)),
+        "scale_up_switches": len(scale_up_switches(fabric)),
+        "scale_up_links": len(fabric.links) - len(scale_out_links(fabric)),
         "diameter": distances.diameter,
         "path_diversity": distances.path_diversity,
     }
     for key, value in have.items():
         formula = getattr(want, key)
-        if value is not None and formula is not None and value != formula:
+        if formula is not None and value != formula:
             yield f"{key}: closed_form() says {formula}, the built fabric has {value}"
     yield from _bisection(want, fabric)
 
@@ -95,8 +98,7 @@ def _datapath_ids(fabric: Fabric) -> Iterator[str]:
 
 
 def _addresses(fabric: Fabric) -> Iterator[str]:
-    for host in fabric.hosts:
-        port = fabric.scale_out_port(host.name)
+    for port in (port for host in fabric.hosts for port in fabric.ports_of(host.name)):
         if port.ip is None or port.mac is None:
             yield f"{port.intf} has no {'address' if port.ip is None else 'MAC'}"
         elif IPv4Address(port.ip) not in FABRIC_NETWORK:
@@ -108,17 +110,17 @@ def _addresses(fabric: Fabric) -> Iterator[str]:
 def _prefixes(fabric: Fabric) -> Iterator[str]:
     """A switch's prefix is a promise to all others: its hosts are in it, and nobody else's are."""
     span = {s.name: _span(s.prefix) for s in fabric.switches if s.prefix}
-    for host in fabric.hosts:
-        ip, here = fabric.scale_out_port(host.name).ip, fabric.switch_of(host.name)
-        if ip is None or here not in span:
+    for port in (port for host in fabric.hosts for port in fabric.ports_of(host.name)):
+        here = fabric.peer(port).node
+        if port.ip is None or here not in span:
             continue
-        address = int(IPv4Address(ip))
+        address, what = int(IPv4Address(port.ip)), f"{port.node} ({port.ip}) is on {here}"
         holders = [name for name, (first, last) in span.items() if first <= address <= last]
         if here not in holders:
-            yield f"{host.name} ({ip}) is on {here}, whose prefix {fabric.node(here).prefix} does not cover it"
+            yield f"{what}, whose prefix {fabric.node(here).prefix} does not cover it"
         for other in holders:
             if other != here:
-                yield f"{host.name} ({ip}) is on {here}, but lies in the prefix {fabric.node(other).prefix} of {other}"
+                yield f"{what}, but lies in the prefix {fabric.node(other).prefix} of {other}"
 
 
 def _span(prefix: str) -> tuple[int, int]:

@@ -1,12 +1,7 @@
-"""What a fabric is, in the numbers by which fabrics are compared. Pure: needs no root and no emulation.
-
-Prices and powers are round figures of the order of list prices, good for comparing fabrics, not for buying one: hand in
-another `UnitPrices` to use your own.
-"""
+"""What a fabric is, in the numbers by which fabrics are compared. Pure: needs no root and no emulation."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -14,59 +9,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies import TOPOLOGIES
-from topologies.fabric import Fabric, Link
+from topologies.bill import bill
+from topologies.fabric import Fabric
+from topologies.prices import DEFAULT_PRICES, Prices
 from topologies.shaping import OCS_ROLE
-from topologies.tiers import rows, scale_out_links, tiers
+from topologies.tiers import (
+    hb_domains,
+    network_switches,
+    packet_links,
+    rows,
+    scale_out_links,
+    scale_up_switches,
+    tiers,
+)
 from topologies.topology import ClosedForm, Topology
 from topologies.units import format_rate
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class UnitPrices:
-    """US dollars and watts for 400 Gbit/s; both are taken in proportion to the rate. An optical switch's ports carry any
-    rate, hold no transceiver and use under one watt (136-port 3D-MEMS: 108 W)."""
-
-    switch_port: float = 400.0
-    transceiver: float = 500.0
-    nic: float = 1200.0
-    cable: float = 50.0
-    ocs_port: float = 500.0
-    switch_port_w: float = 20.0
-    transceiver_w: float = 9.0
-    nic_w: float = 25.0
-    ocs_port_w: float = 0.8
-    reference_gbps: float = 400.0
-
-
-DEFAULT_PRICES = UnitPrices()
-
-
-def describe(fabric: Fabric, topology: Topology | None = None, prices: UnitPrices = DEFAULT_PRICES) -> dict[str, Any]:
+def describe(
+    fabric: Fabric, topology: Topology | None = None, prices: Prices = DEFAULT_PRICES, optics: str = "dsp"
+) -> dict[str, Any]:
     """Plain data: the keys of `describe --json`, with the whole fabric under 'graph'.
 
     bisection_gbps comes from the topology's closed form, oversubscription and the rest from the graph; diameter and
-    mean_path count links between switches. A figure that does not exist is None.
+    mean_path count links between switches. All of them are of the packet network: circuits are paths only once they are
+    set. Switches, their ports, transceivers, cost and power are the network's; what is inside the servers is counted
+    apart: scale-up switches, HB domains and the accelerators of the largest. A figure that does not exist is None.
     """
     network = scale_out_links(fabric)
+    inside = scale_up_switches(fabric)
+    domains = hb_domains(fabric)
     distances = Distances(fabric)
     bisection_gbps = _bisection_gbps(fabric, _closed_form(fabric, topology))
+    parts = bill(fabric, optics)
     return {
         "fabric": fabric.name,
         "parameters": dict(fabric.parameters),
         "hosts": len(fabric.hosts),
-        "switches": len(fabric.switches),
+        "switches": len(fabric.switches) - len(inside),
         "links": dict(Counter(link.kind for link in fabric.links)),
-        "ports": dict(Counter(fabric.node(p.node).role for link in fabric.links for p in link.ports)),
+        "ports": dict(Counter(fabric.node(p.node).role for link in network for p in link.ports)),
+        "scale_up_switches": len(inside),
+        "hb_domains": len(domains),
+        "hb_domain_size": max(map(len, domains), default=None),
         "diameter": distances.diameter,
         "mean_path": distances.mean_path,
         "bisection_gbps": bisection_gbps,
         "oversubscription": _oversubscription(fabric, bisection_gbps),
         "path_diversity": distances.path_diversity,
-        "transceivers": sum(_transceivers(fabric, link) for link in network),
-        "cost": round(sum(_cost(fabric, link, prices) for link in network)),
-        "power_w": round(sum(_power_w(fabric, link, prices) for link in network)),
+        "cables": parts.by_cable,
+        "cable_ends": parts.cable_ends,
+        "transceivers": parts.transceivers,
+        "cost": round(parts.cost_usd(prices)),
+        "power_w": round(parts.power_w(prices)),
+        "failures_per_year": round(parts.failures_per_year(prices), 2),
+        "prices": prices.source,
         "graph": fabric.to_dict(),
     }
 
@@ -83,20 +82,21 @@ def _closed_form(fabric: Fabric, topology: Topology | None) -> ClosedForm | None
 
 
 def _bisection_gbps(fabric: Fabric, closed: ClosedForm | None) -> float | None:
-    if closed is None or closed.bisection_links is None or not fabric.hosts:
-        return None
-    return closed.bisection_links * host_rate_mbps(fabric) / 1e3
+    links = closed.bisection_links if closed is not None else None
+    return links * host_rate_mbps(fabric) / 1e3 if links is not None and fabric.hosts else None
 
 
 def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | None:
     """What hosts can send over what the network carries, at the narrowest height: the product of down / up capacity over
-    the tiers. A fabric without tiers: half of the hosts over the bisection."""
+    the tiers of packet switches. A fabric without tiers, where not every switch of one leads up: half of the hosts over
+    the bisection."""
     tier = tiers(fabric)
     narrowest, so_far = 0.0, 1.0
     for names in rows(fabric)[1:]:
-        ratios = [down / up for down, up in (_capacity(fabric, tier, name) for name in names) if up]
-        if not ratios:
+        capacities = [_capacity(fabric, tier, name) for name in names if not _is_ocs(fabric, name)]
+        if not capacities or not all(up for _, up in capacities):
             break
+        ratios = [down / up for down, up in capacities]
         so_far *= max(ratios)
         narrowest = max(narrowest, so_far)
     if narrowest:
@@ -110,6 +110,8 @@ def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float,
     """(towards the hosts, away from them), Mbit/s."""
     down = up = 0.0
     for _, far, link in fabric.neighbours(switch):
+        if link.kind == "circuit":
+            continue
         step = tier.get(far.node, tier[switch]) - tier[switch]
         down += link.rate_mbps if step < 0 else 0.0
         up += link.rate_mbps if step > 0 else 0.0
@@ -117,7 +119,7 @@ def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float,
 
 
 class Distances:
-    """Shortest paths between the switches that hosts are plugged into, by one matrix product per link of distance."""
+    """Shortest paths between the switches that hosts are plugged into, one link farther from all of them in each step."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._hosts: Floats = np.zeros(0)
@@ -134,9 +136,9 @@ class Distances:
         return found
 
     def _measure(self, fabric: Fabric) -> None:
-        place = {switch.name: i for i, switch in enumerate(fabric.switches)}
+        place = {switch.name: i for i, switch in enumerate(network_switches(fabric))}
         cables = np.zeros((len(place), len(place)))
-        for link in scale_out_links(fabric):
+        for link in packet_links(fabric):
             if link.a.node in place and link.b.node in place:
                 cables[place[link.a.node], place[link.b.node]] += 1
                 cables[place[link.b.node], place[link.a.node]] += 1
@@ -176,53 +178,30 @@ class Distances:
 
 
 def _all_shortest(cables: Floats, sources: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """(distance, number of shortest paths) from each source to each node, (sources, nodes); distance inf = unreachable."""
-    distance: Floats = np.full((len(sources), len(cables)), np.inf)
+    """(distance, number of shortest paths) from each source to each node, (sources, nodes); distance inf = unreachable.
+
+    cables: (nodes, nodes), symmetric. Each step adds up the paths at a node's few neighbours: a product with the whole
+    matrix would take minutes for a torus of 4096 routers.
+    """
+    near = [np.flatnonzero(row) for row in cables]
+    distance: Floats = np.full((len(cables), len(sources)), np.inf)
     paths: Floats = np.zeros_like(distance)
     here = np.arange(len(sources))
-    distance[here, sources] = 0
-    paths[here, sources] = 1
+    distance[sources, here] = 0
+    paths[sources, here] = 1
     frontier, d = paths.copy(), 0
     while frontier.any():
         d += 1
-        reached = frontier @ cables
+        reached = np.array([row[at] @ frontier[at] for row, at in zip(cables, near, strict=True)])
         reached[np.isfinite(distance)] = 0
         distance[reached > 0] = d
         paths += reached
         frontier = reached
-    return distance, paths
+    return distance.T, paths.T
 
 
 def _is_ocs(fabric: Fabric, node: str) -> bool:
     return fabric.node(node).role == OCS_ROLE
-
-
-def _transceivers(fabric: Fabric, link: Link) -> int:
-    """One at each end, but an optical switch passes the light on."""
-    return sum(not _is_ocs(fabric, port.node) for port in link.ports)
-
-
-def _cost(fabric: Fabric, link: Link, prices: UnitPrices) -> float:
-    share = link.rate_mbps / 1e3 / prices.reference_gbps
-    ends = sum(
-        _by_role(fabric, p.node, prices.nic * share, prices.switch_port * share, prices.ocs_port) for p in link.ports
-    )
-    return ends + _transceivers(fabric, link) * prices.transceiver * share + prices.cable
-
-
-def _power_w(fabric: Fabric, link: Link, prices: UnitPrices) -> float:
-    share = link.rate_mbps / 1e3 / prices.reference_gbps
-    ends = (
-        _by_role(fabric, p.node, prices.nic_w * share, prices.switch_port_w * share, prices.ocs_port_w)
-        for p in link.ports
-    )
-    return sum(ends) + _transceivers(fabric, link) * prices.transceiver_w * share
-
-
-def _by_role(fabric: Fabric, node: str, host: float, switch: float, ocs: float) -> float:
-    if fabric.node(node).is_host:
-        return host
-    return ocs if _is_ocs(fabric, node) else switch
 
 
 # -- for the terminal -----------------------------------------------------------------------------------------------
@@ -232,24 +211,48 @@ def describe_text(description: Mapping[str, Any]) -> str:
     """What `describe` gave, to read: figures, then the tiers."""
     d, fabric = description, Fabric.from_dict(description)
     parameters = ", ".join(f"{k}={v}" for k, v in d["parameters"].items())
-    roles = ", ".join(f"{n} {role}" for role, n in Counter(s.role for s in fabric.switches).items())
+    roles = ", ".join(f"{n} {role}" for role, n in Counter(s.role for s in network_switches(fabric)).items())
     lines = [
         ("hosts", str(d["hosts"])),
         ("switches", f"{d['switches']} ({roles})"),
         ("links", ", ".join(f"{n} {kind}" for kind, n in d["links"].items())),
         ("switch ports", ", ".join(f"{n} {role}" for role, n in d["ports"].items() if role != "host")),
-        ("diameter", f"{_or_none(d['diameter'])} links between switches, mean {_or_none(d['mean_path'])}"),
-        ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_or_none(d['oversubscription'])}:1"),
-        ("path diversity", f"{_or_none(d['path_diversity'])} equal-cost paths between the farthest hosts"),
-        ("transceivers", str(d["transceivers"])),
-        ("cost", f"about ${d['cost']:,}, {d['power_w'] / 1e3:,.1f} kW (round unit prices, see topologies/describe.py)"),
+        *_hb_lines(d, fabric),
+        *_circuit_lines(fabric),
+        ("diameter", _unless_none(d["diameter"], f"{{}} links between switches, mean {_or_none(d['mean_path'])}")),
+        ("bisection", f"{_gbps(d['bisection_gbps'])}, oversubscription {_unless_none(d['oversubscription'], '{}:1')}"),
+        ("path diversity", _unless_none(d["path_diversity"], "{} equal-cost paths between the farthest hosts")),
+        (
+            "cables",
+            f"{', '.join(f'{n} {medium}' for medium, n in d['cables'].items())}; {d['transceivers']} transceivers",
+        ),
+        ("cost", f"about ${d['cost']:,} and {d['power_w'] / 1e3:,.1f} kW; prices: {d['prices']}"),
+        ("failures", f"about {d['failures_per_year']:.3g} parts a year"),
     ]
     figures = "\n".join(f"  {name:<15} {value}" for name, value in lines)
     return f"{d['fabric']}: {parameters}\n\n{figures}\n\n{tier_text(fabric)}\n"
 
 
+def _hb_lines(d: Mapping[str, Any], fabric: Fabric) -> list[tuple[str, str]]:
+    if not d["hb_domains"]:
+        return []
+    rate = format_rate(max(link.rate_mbps for link in fabric.links if link.kind == "scale-up"))
+    what = f"{d['hb_domains']} of {d['hb_domain_size']} accelerators, {d['scale_up_switches']} scale-up switches"
+    return [("HB domains", f"{what}, {d['links']['scale-up']} links of {rate}/s, not in the figures below")]
+
+
+def _circuit_lines(fabric: Fabric) -> list[tuple[str, str]]:
+    """How many circuits the optical switches can hold, each of two of one switch's ports."""
+    most = sum(len(fabric.links_at(s.name)) // 2 for s in fabric.switches if _is_ocs(fabric, s.name))
+    return [("circuits", f"up to {most}, set at run time; without them:")] if most else []
+
+
 def _or_none(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+def _unless_none(value: float | None, text: str) -> str:
+    return "-" if value is None else text.format(_or_none(value))
 
 
 def _gbps(value: float | None) -> str:
@@ -260,14 +263,15 @@ def tier_text(fabric: Fabric, width: int = 76) -> str:
     """The tiers from the top, with the cables between and within them."""
     tier = tiers(fabric)
     between = Counter(tuple(sorted((tier[link.a.node], tier[link.b.node]))) for link in scale_out_links(fabric))
+    levels = [(fabric.node(names[0]).role if names else "", names) for names in rows(fabric)]
+    margin = max(len(role) for role, _ in levels)
     lines: list[str] = []
-    for level, names in reversed(list(enumerate(rows(fabric)))):
-        role = fabric.node(names[0]).role if names else ""
-        lines.append(f"  {role:<8} {_names(names, width, brackets=level > 0)}")
+    for level, (role, names) in reversed(list(enumerate(levels))):
+        lines.append(f"  {role:<{margin}} {_names(names, width, brackets=level > 0)}")
         if between[level, level]:
-            lines.append(f"  {'':<8} {between[level, level]} cables among them")
+            lines.append(f"  {'':<{margin}} {between[level, level]} cables among them")
         if level:
-            lines.append(f"  {'':<8}   |  {between[level - 1, level]} cables")
+            lines.append(f"  {'':<{margin}}   |  {between[level - 1, level]} cables")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
-from topologies import namespaces, netlink, offloads, openvswitch, wires
+from topologies import namespaces, netlink, offloads, ovs_bridges, ovs_daemons, ovs_sockets, wires
 from topologies.addressing import FABRIC_NETWORK
 from topologies.errors import EmulationError, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
@@ -57,7 +57,7 @@ class Emulation:
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
         congestion_control: str = "cubic",
         progress: Callable[[str], None] = no_progress,
-        run_dir: Path = openvswitch.RUN_DIR,
+        run_dir: Path = ovs_daemons.RUN_DIR,
     ) -> None:
         _require("addressing", addressing, ADDRESSINGS)
         _require("datapath", datapath, DATAPATHS)
@@ -216,18 +216,18 @@ class Emulation:
 
     def _add_bridges(self, switches: Sequence[Node]) -> int:
         bridges = [
-            openvswitch.Bridge(
+            ovs_bridges.Bridge(
                 s.name, s.dpid or 0, [(p.intf, p.number) for p in self._switch_ports([s])], self.controllers
             )
             for s in switches
         ]
-        number = openvswitch.add_bridges(bridges, self.datapath, self.mtu, self.run_dir)
+        number = ovs_bridges.add_bridges(bridges, self.datapath, self.mtu, self.run_dir)
         self._made_bridges = True
         return number
 
     def _await_bridges(self, number: int, switches: Sequence[Node]) -> None:
         numbers = {port.intf: port.number for port in self._switch_ports(switches)}
-        openvswitch.wait_configured(number, numbers, self.run_dir)
+        ovs_bridges.wait_configured(number, numbers, self.run_dir)
 
     def _shape_switches(self, switches: Sequence[Node]) -> None:
         """After the ports are added, because adding a port to a bridge wipes its interface's qdisc."""
@@ -242,8 +242,8 @@ class Emulation:
             return
         # Out of a port to a host, where an unknown frame ends.
         ports = sorted(self._switch_ports(), key=lambda p: not self._is_host(self.fabric.peer(p)))
-        pid = openvswitch.switch_pid(self.run_dir)
-        openvswitch.enlarge_socket_buffers(pid, ports[0].node, ports[0].number, n_ports, self.run_dir)
+        pid = ovs_daemons.switch_pid(self.run_dir)
+        ovs_sockets.enlarge_socket_buffers(pid, ports[0].node, ports[0].number, n_ports, self.run_dir)
 
     def _require_shaped(self, intfs: Sequence[str]) -> None:
         found = [finding for finding in self.audit() if finding.intf in intfs or finding.intf not in self.shapes]
@@ -288,7 +288,7 @@ class Emulation:
 
         def drops(host: str) -> dict[str, int]:
             mine = {port.intf for port in self.fabric.ports_of(host)}
-            return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
+            return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
 
         found = namespaces.each(((h.name, h.name) for h in self.fabric.hosts), drops)
         return {intf: n for host in found for intf, n in host.items()}
@@ -296,7 +296,18 @@ class Emulation:
     def switch_drops(self) -> dict[str, int]:
         """The same for the switches' ports: what a full queue of the fabric dropped."""
         mine = {port.intf for port in self._switch_ports()}
-        return {intf: q.dropped for intf, q in netlink.qdisc_counters().items() if intf in mine}
+        return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
+
+    def backlog_drops(self) -> dict[str, int]:
+        """Frames that left an interface and that the far end did not take (its receive backlog was full, its MTU too
+        small): interface -> frames. No queue of the fabric lost them."""
+
+        def drops() -> dict[str, int]:
+            return {intf: counters.tx_dropped for intf, counters in netlink.link_counters().items()}
+
+        mine = {port.intf for link in self.fabric.links for port in link.ports}
+        found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
+        return {intf: n for here in found for intf, n in here.items() if intf in mine}
 
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
@@ -333,7 +344,7 @@ class Emulation:
     def wait_connected(self, timeout_s: float) -> bool:
         """Poll until every switch is connected to every controller; False when the time passes first."""
         deadline = time.monotonic() + timeout_s
-        while not openvswitch.connected(self.run_dir):
+        while not ovs_bridges.connected(self.run_dir):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
@@ -348,7 +359,7 @@ class Emulation:
             self._reader.close()
             self._reader = None
         if self._made_bridges:
-            openvswitch.delete_bridges([s.name for s in self.fabric.switches], self.run_dir)
+            ovs_bridges.delete_bridges([s.name for s in self.fabric.switches], self.run_dir)
         if self._made_links:
             self._delete_links()
         if self._made_namespaces:
@@ -370,7 +381,7 @@ class Emulation:
 
     def stop_switch(self, name: str) -> None:
         """Take one bridge out; its cables stay."""
-        openvswitch.delete_bridges([name], self.run_dir)
+        ovs_bridges.delete_bridges([name], self.run_dir)
 
 
 def _set_link(intf: str, up: bool) -> None:
@@ -384,7 +395,7 @@ def _configure_wires(links: Sequence[Link]) -> None:
 
 def require_open_files(needed: int) -> None:
     """Lift the soft limit to the hard one; refuse, before anything is made, where that is too low."""
-    limit = openvswitch.raise_open_file_limit()
+    limit = ovs_daemons.raise_open_file_limit()
     if limit < needed:
         raise TopologyError(
             f"this fabric needs {needed} open files, the limit is {limit}: raise it with `ulimit -Hn {needed}` as root"

@@ -20,5 +20,10 @@ def unknown(what: str, value: str, known: Iterable[str]) -> str:
     return f"unknown {what} {value!r}: choose from {', '.join(sorted(known))}"
 
 
+def last_line(text: str) -> str:
+    """What a program said last, in its log or on stderr: as a rule, why it ended."""
+    return (text.strip().splitlines() or ["it said nothing"])[-1]
+
+
 class EmulationError(Exception):
     """The machine did not do what was asked of it: the text names the item and what the kernel or the switch said."""

@@ -194,10 +194,17 @@ class Fabric:
 
     # -- other fabrics made from this one ---------------------------------------------------------------------------
 
-    def with_links(self, *, rate_mbps: float | None = None, delay_us: float | None = None) -> Fabric:
-        """The same fabric with another rate or delay on every scale-out link (scale-up links keep theirs)."""
-        change: dict[str, Any] = {k: v for k, v in (("rate_mbps", rate_mbps), ("delay_us", delay_us)) if v is not None}
-        links = tuple(link if link.kind == "scale-up" else replace(link, **change) for link in self.links)
+    def with_links(self, *, rate_mbps: float | None = None, delay_us: float = 0.0) -> Fabric:
+        """The same fabric with its fastest scale-out links at `rate_mbps`, the others in proportion, and no scale-out link
+        with less delay than `delay_us`; a long haul stays longer. Scale-up links keep theirs."""
+        fastest = max((link.rate_mbps for link in self.links if link.kind != "scale-up"), default=1.0)
+        factor = 1.0 if rate_mbps is None else rate_mbps / fastest
+        links = tuple(
+            link
+            if link.kind == "scale-up"
+            else replace(link, rate_mbps=link.rate_mbps * factor, delay_us=max(link.delay_us, delay_us))
+            for link in self.links
+        )
         return replace(self, links=links)
 
     def scaled(self, *, rate_scale: float, time_dilation: float) -> Fabric:

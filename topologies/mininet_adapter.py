@@ -23,7 +23,7 @@ from topologies.errors import EmulationError
 from topologies.fabric import Fabric, Link
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
 from topologies.netlink import Counters
-from topologies.openvswitch import RUN_DIR
+from topologies.ovs_daemons import RUN_DIR
 from topologies.shaping import Finding
 
 _CONNECT_DEADLINE_S = 30.0
@@ -134,6 +134,9 @@ class FabricNet(WorkingIperf):
 
     def switch_drops(self) -> dict[str, int]:
         return self.emulation.switch_drops()
+
+    def backlog_drops(self) -> dict[str, int]:
+        return self.emulation.backlog_drops()
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         self.emulation.set_link_rate(link, rate_mbps)

@@ -12,7 +12,7 @@ from typing import Any
 from mininet.link import Intf, Link
 from mininet.node import Host, OVSSwitch
 
-from topologies import namespaces, openvswitch
+from topologies import namespaces, ovs_bridges
 from topologies.emulation import Emulation, mac
 from topologies.fabric import Link as FabricCable
 
@@ -113,7 +113,7 @@ class FabricSwitch(_LazyShell, OVSSwitch):  # type: ignore[misc]
         self.emulation.stop_switch(self.name)
 
     def connected(self) -> bool:
-        return openvswitch.connected(self.emulation.run_dir, self.name)
+        return ovs_bridges.connected(self.emulation.run_dir, self.name)
 
     def dpctl(self, *args: str) -> str:
         return self.cmd("ovs-ofctl -O OpenFlow13", args[0], self, *args[1:])

@@ -3,20 +3,17 @@
 Entering one is per thread, so all work inside happens in a worker thread and the caller's thread stays where it is.
 """
 
-import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from topologies import syscalls
 from topologies.errors import EmulationError, TopologyError
 
 RUN_NETNS = Path("/run/netns")
-_CLONE_NEWNET = 0x40000000
-_MS_BIND = 0x1000
-_MNT_DETACH = 2
-_libc = ctypes.CDLL(None, use_errno=True)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -29,9 +26,11 @@ def create(names: Iterable[str], setup: Callable[[str], None]) -> None:
     """Make the namespaces; `setup(name)` runs in each while it is still empty."""
 
     def make(name: str) -> None:
-        _check(_libc.unshare(_CLONE_NEWNET), f"cannot make namespace {name}")
+        with _saying(f"cannot make namespace {name}"):
+            syscalls.unshare(syscalls.CLONE_NEWNET)
         path(name).touch()
-        _bind("/proc/thread-self/ns/net", path(name))
+        with _saying(f"cannot mount {path(name)}"):
+            syscalls.mount("/proc/thread-self/ns/net", path(name), "none", syscalls.MS_BIND)
         setup(name)
 
     def make_all() -> None:
@@ -52,7 +51,8 @@ def remove(names: Iterable[str]) -> None:
     """Take the names back; a namespace itself lives until its last process and descriptor are gone."""
     for name in names:
         if path(name).exists():
-            _libc.umount2(os.fsencode(path(name)), _MNT_DETACH)
+            with suppress(OSError):
+                syscalls.umount(path(name), syscalls.MNT_DETACH)
             path(name).unlink(missing_ok=True)
 
 
@@ -70,7 +70,8 @@ def scratch(work: Callable[[], _R]) -> _R:
     """`work()` inside a namespace that nobody else sees and that ends with it."""
 
     def inside() -> _R:
-        _check(_libc.unshare(_CLONE_NEWNET), "cannot make a namespace")
+        with _saying("cannot make a namespace"):
+            syscalls.unshare(syscalls.CLONE_NEWNET)
         return work()
 
     return _in_thread(inside)
@@ -78,8 +79,8 @@ def scratch(work: Callable[[], _R]) -> _R:
 
 def enter(name: str) -> None:
     """Move the calling thread into the namespace, for good."""
-    with open(path(name)) as file:
-        _check(_libc.setns(file.fileno(), _CLONE_NEWNET), f"cannot enter namespace {name}")
+    with open(path(name)) as file, _saying(f"cannot enter namespace {name}"):
+        syscalls.setns(file.fileno(), syscalls.CLONE_NEWNET)
 
 
 def write_sysctl(key: str, value: str) -> None:
@@ -97,14 +98,13 @@ def write_sysctl(key: str, value: str) -> None:
         os.close(fd)
 
 
-def _bind(source: str, target: Path) -> None:
-    mounted = _libc.mount(source.encode(), os.fsencode(target), b"none", ctypes.c_ulong(_MS_BIND), None)
-    _check(mounted, f"cannot mount {target}")
-
-
-def _check(result: int, what: str) -> None:
-    if result != 0:
-        raise EmulationError(f"{what}: {os.strerror(ctypes.get_errno())}")
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """A kernel call's failure, said of the namespace it was for."""
+    try:
+        yield
+    except OSError as error:
+        raise EmulationError(f"{what}: {os.strerror(error.errno or 0)}") from None
 
 
 def _in_thread(work: Callable[[], _R]) -> _R:

@@ -80,14 +80,6 @@ class Counters(NamedTuple):
     tx_dropped: int
 
 
-class QdiscCounters(NamedTuple):
-    """Of one interface's root qdisc: frames dropped by it and below it, bytes now waiting, times it had to wait."""
-
-    dropped: int
-    backlog_bytes: int
-    overlimits: int
-
-
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -378,20 +370,19 @@ def link_counters() -> dict[str, Counters]:
 
 # -- traffic control, as the kernel holds it ---------------------------------------------------------------------------
 
-# TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits
+# TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, ...
 _KIND, _OPTIONS, _STATS2, _STATS_QUEUE = 1, 2, 7, 3
 _TCMSG = struct.Struct("=4xiIII")
 
 
-def qdisc_counters() -> dict[str, QdiscCounters]:
-    """Root qdisc of every interface of the caller's namespace that has one."""
+def qdisc_drops() -> dict[str, int]:
+    """Frames dropped by the root qdisc and below it, of every interface of the caller's namespace that has one."""
     names = dict(socket.if_nameindex())
     found = {}
     for index, _, parent, data in _qdiscs():
         if parent == _TC_ROOT and index in names:
             queue = dict(_attributes(dict(_attributes(data))[_STATS2]))[_STATS_QUEUE]
-            _, backlog, drops, _, overlimits = struct.unpack_from("=5I", queue)
-            found[names[index]] = QdiscCounters(drops, backlog, overlimits)
+            found[names[index]] = struct.unpack_from("=8xI", queue)[0]
     return found
 
 

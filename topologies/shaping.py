@@ -61,11 +61,6 @@ class Shape:
         """The burst as the kernel stores it: the time it takes at the rate, in 64 ns ticks, rounded up."""
         return math.ceil(self.burst_bytes * 1e9 / self.rate_bytes_s / _TICK_NS)
 
-    @property
-    def queueing_delay_s(self) -> float:
-        """What a full queue adds to a frame's way."""
-        return self.limit_bytes / self.rate_bytes_s
-
 
 def shape(rate_mbps: float, mtu: int, delay_us: float = 0.0) -> Shape:
     """The shape of one direction of a link. rate_mbps: in Mbit/s of Ethernet frames without preamble and gap, as tc

@@ -12,7 +12,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from topologies import TOPOLOGIES, openvswitch
+from topologies import TOPOLOGIES, ovs_daemons
 from topologies.emulation import Emulation
 from topologies.errors import EmulationError, Refused
 from topologies.fabric import Fabric
@@ -74,7 +74,7 @@ def _emulation(name: str, rate: str, mtu: int, addressing: str, parameters: dict
     text = ",".join(f"{key}={value}" for key, value in parameters.items())
     made = TOPOLOGIES[name](**parse_parameters(TOPOLOGIES[name], text, f"topology {name!r}"))
     fabric = _at_rate(made.build(), parse_rate_mbps(rate))
-    datapath = openvswitch.find_datapath()
+    datapath = ovs_daemons.find_datapath()
     print(f"*** {datapath} datapath; links of {rate}, MTU {mtu}", file=sys.stderr)
     return Emulation(fabric, mtu=mtu, addressing=addressing, datapath=datapath, controllers=(), progress=_say)
 

@@ -1,11 +1,50 @@
-"""How far each node is from the hosts: what 'up' means in a fabric, read from the graph and never from a name."""
+"""The parts of a fabric, read from the graph and never from a name: the network and its tiers, and the HB domains."""
 
-from topologies.fabric import Fabric, Link
+from topologies.fabric import Fabric, Link, Node
 
 
 def scale_out_links(fabric: Fabric) -> tuple[Link, ...]:
     """The links of the network itself: an HB domain's scale-up links are inside the servers."""
     return tuple(link for link in fabric.links if link.kind != "scale-up")
+
+
+def network_switches(fabric: Fabric) -> tuple[Node, ...]:
+    """Those of the network itself."""
+    inside = set(scale_up_switches(fabric))
+    return tuple(switch for switch in fabric.switches if switch not in inside)
+
+
+def scale_up_switches(fabric: Fabric) -> tuple[Node, ...]:
+    """Those inside the servers, which have scale-up links only."""
+    return tuple(s for s in fabric.switches if {link.kind for link in fabric.links_at(s.name)} == {"scale-up"})
+
+
+def hb_domains(fabric: Fabric) -> list[list[str]]:
+    """The hosts of each HB domain: those that scale-up links join."""
+    domains: list[list[str]] = []
+    seen: set[str] = set()
+    for host in fabric.hosts:
+        if host.name not in seen and any(link.kind == "scale-up" for link in fabric.links_at(host.name)):
+            joined = _joined_by_scale_up(fabric, host.name)
+            seen.update(joined)
+            domains.append([name for name in joined if fabric.node(name).is_host])
+    return domains
+
+
+def _joined_by_scale_up(fabric: Fabric, node: str) -> list[str]:
+    """The nodes of its HB domain, itself first."""
+    joined = [node]
+    seen = {node}
+    for at in joined:
+        near = dict.fromkeys(far.node for _, far, link in fabric.neighbours(at) if link.kind == "scale-up")
+        joined += [name for name in near if name not in seen]
+        seen.update(near)
+    return joined
+
+
+def packet_links(fabric: Fabric) -> tuple[Link, ...]:
+    """Those of the network that carry packets whenever they are up: a circuit leads nowhere until it is set."""
+    return tuple(link for link in scale_out_links(fabric) if link.kind != "circuit")
 
 
 def tiers(fabric: Fabric) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 spine-leaf:spines=4,leaves=8          a registered name with parameters
 ./mine.py:MyTopology:width=3          a class in a user's own file
+multi-dc:site=torus(dims=4x4;hosts_per_router=2),sites=3     a topology as the value of a parameter: ( for :, ; for ,
 """
 
 import importlib.util
@@ -16,7 +17,8 @@ from topologies.fabric import Fabric
 @dataclass(frozen=True)
 class ClosedForm:
     """Counts by formula, which the built graph must equal. `bisection_links` counts links of the host rate across the
-    worst even split; `path_diversity` equal-cost paths between the farthest hosts. None: there is no formula."""
+    worst even split; `path_diversity` equal-cost paths between the farthest hosts. These are of the network; what is inside
+    the servers is counted apart. None: there is no such figure, or no formula for it."""
 
     hosts: int
     switches: int
@@ -24,6 +26,8 @@ class ClosedForm:
     diameter: int | None
     bisection_links: float | None
     path_diversity: int | None
+    scale_up_switches: int = 0
+    scale_up_links: int = 0
 
 
 @runtime_checkable
@@ -80,6 +84,16 @@ def parse_parameters(cls: type[Any], text: str, what: str) -> dict[str, Any]:
             raise TopologyError(f"{what}: {key} is given twice")
         parameters[key] = _typed(known[key].type, key, value, what)
     return parameters
+
+
+def nested(text: str) -> str:
+    """'torus(dims=4x4;hosts_per_router=2)' -> 'torus:dims=4x4,hosts_per_router=2', the text form by itself."""
+    name, bracket, parameters = text.partition("(")
+    if not bracket:
+        return name
+    if not parameters.endswith(")") or "(" in parameters or ")" in parameters[:-1]:
+        raise TopologyError(f"{text!r} is not a topology within one: write it as NAME or NAME(key=value;key=value)")
+    return f"{name}:{parameters[:-1].replace(';', ',')}"
 
 
 def _typed(type_: Any, key: str, value: str, what: str) -> Any:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from topologies import unknown
 from traffic.errors import TrafficError
+from traffic.pattern_check import RULES, check_pattern
 from traffic.races import Order, check_races, order
 from traffic.schedule import Schedule
 
@@ -46,12 +47,17 @@ def verify(schedule: Schedule) -> None:
 
     It refuses: columns, ranks and chunks out of range, sends to oneself, cycles, waiting for what the sender does not
     receive; reading, adding and overwriting in no order; sending what is not there, adding a contribution twice; a wrong
-    end. A ring of 64 ranks takes 0.03 s, one of 512 (523 264 sends) 5 to 7 s and 0.4 GB: the time grows with sends x pairs
-    where chunks are overwritten after they were sent, else with the sends.
+    end. Patterns have rules instead of a contract (pattern_check.py). A ring of 64 ranks takes 0.03 s, one of 512 (523 264
+    sends) 5 to 7 s and 0.4 GB: the time grows with sends x connections where chunks are overwritten after they were sent,
+    else with the sends.
     """
+    if schedule.collective in RULES:
+        _check_columns(schedule)
+        check_pattern(schedule)
+        return
     contract = CONTRACTS.get(schedule.collective)
     if contract is None:
-        raise TrafficError(unknown("collective", schedule.collective, CONTRACTS))
+        raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *RULES)))
     _check_columns(schedule)
     if contract.in_parts and schedule.n_chunks % schedule.n_ranks:
         raise TrafficError(
@@ -64,7 +70,7 @@ def verify(schedule: Schedule) -> None:
 
 def _check_columns(s: Schedule) -> None:
     """Everything that can be said about a send by itself."""
-    m, lengths = len(s), [len(c) for c in (s.src, s.dst, s.first_chunk, s.n_chunks_sent, s.reduce)]
+    m, lengths = len(s), [len(c) for c in (s.src, s.dst, s.channel, s.first_chunk, s.n_chunks_sent, s.reduce)]
     deps_fit = len(s.dep_start) == m + 1 and s.dep_start[0] == 0 and s.dep_start[-1] == len(s.deps)
     if set(lengths) != {m} or not deps_fit or (np.diff(s.dep_start) < 0).any():
         raise TrafficError(
@@ -74,6 +80,7 @@ def _check_columns(s: Schedule) -> None:
         raise TrafficError(f"{s.n_ranks} ranks and {s.n_chunks} chunks: a schedule has at least one rank")
     _refuse_first(s, _outside(s.src, s.n_ranks) | _outside(s.dst, s.n_ranks), f"ranks are 0 to {s.n_ranks - 1}")
     _refuse_first(s, s.src == s.dst, "a rank does not send to itself")
+    _refuse_first(s, s.channel < 0, "channels count from 0")
     bad_run = (s.first_chunk < 0) | (s.n_chunks_sent < 1) | (s.first_chunk + s.n_chunks_sent > s.n_chunks)
     _refuse_first(s, bad_run, f"it must carry one or more of the chunks 0 to {s.n_chunks - 1}")
     _check_waits(s)

@@ -8,7 +8,7 @@ from traffic.errors import TrafficError
 
 
 def contiguous(fabric: Fabric, seed: int) -> list[str]:
-    """In the fabric's order: neighbours in rank are neighbours below a leaf."""
+    """In the fabric's order: neighbours in rank are neighbours below a leaf, or in a server."""
     return [h.name for h in fabric.hosts]
 
 

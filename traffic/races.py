@@ -4,14 +4,14 @@ Send i is two events: S(i), its sender reads the chunks; R(i), its receiver has 
 
     S(i) -> R(i)                    bytes arrive after they were sent
     R(d) -> S(i)                    i waits for d
-    S(i) -> S(j), R(i) -> R(j)      j comes after i on the same pair
+    S(i) -> S(j), R(i) -> R(j)      j comes after i on the same connection
 
 An arrow leaves an event that is over and enters one that has not begun. Two accesses to one chunk at one rank conflict
 unless both read or both add, and then must be in order. Only neighbours in a topological order are compared: order is
 transitive.
 
-Order is read off vector clocks (Fidge, Mattern 1988) with a column per pair: how many of the pair's sends have arrived. As
-a pair's sends arrive in order, one number says which. Only pairs about which there is a question get a column.
+Order is read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have
+arrived. As they arrive in order, one number says which. Only connections about which there is a question get a column.
 """
 
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ _VERBS = {_READ: "sends it", _ADD: "adds to it", _COPY: "overwrites it"}
 @dataclass(frozen=True)
 class Order:
     """by_level: (m,) the sends in a topological order; start: where each level starts in it, and the end of the last.
-    A level's sends wait for earlier levels only. pair: (m,) number of each send's pair; turn: (m,) its place there, from 1;
-    before: (m,) the send before it on its pair, m if none."""
+    A level's sends wait for earlier levels only. connection: (m,) number of each send's connection; turn: (m,) its
+    place there, from 1; before: (m,) the send before it there, m if none."""
 
     by_level: Longs
     start: Longs
-    pair: Longs
+    connection: Longs
     turn: Longs
     before: Longs
 
@@ -61,19 +61,19 @@ class _Questions:
 def order(schedule: Schedule) -> Order:
     """Raises TrafficError naming the sends of a cycle."""
     m = len(schedule)
-    _, pair = np.unique(schedule.src.astype(np.int64) * schedule.n_ranks + schedule.dst, return_inverse=True)
-    by_pair = np.argsort(pair, kind="stable")
-    is_first = np.diff(pair[by_pair], prepend=-1) != 0
+    connection = schedule.connection
+    by_connection = np.argsort(connection, kind="stable")
+    is_first = np.diff(connection[by_connection], prepend=-1) != 0
     turn, before = np.empty(m, dtype=np.int64), np.full(m, m)
-    turn[by_pair] = np.arange(1, m + 1) - np.maximum.accumulate(np.where(is_first, np.arange(m), 0))
-    before[by_pair[~is_first]] = by_pair[:-1][~is_first[1:]]
+    turn[by_connection] = np.arange(1, m + 1) - np.maximum.accumulate(np.where(is_first, np.arange(m), 0))
+    before[by_connection[~is_first]] = by_connection[:-1][~is_first[1:]]
     follows = np.flatnonzero(before < m)
     level = _levels(
         schedule, np.concatenate((schedule.deps, before[follows])), np.concatenate((_waiting(schedule), follows))
     )
     by_level = np.argsort(level, kind="stable")
     start = np.concatenate(([0], np.cumsum(np.bincount(level))))
-    return Order(by_level, start, pair, turn, before)
+    return Order(by_level, start, connection, turn, before)
 
 
 def check_races(schedule: Schedule, order: Order) -> None:
@@ -82,10 +82,12 @@ def check_races(schedule: Schedule, order: Order) -> None:
     # What stands in the schedule itself costs no clock.
     m = len(schedule)
     is_dep = np.isin(asked.later * m + asked.earlier, _waiting(schedule) * m + schedule.deps)
-    asked = asked[~(is_dep & (asked.later_kind == _READ)) & (order.pair[asked.earlier] != order.pair[asked.later])]
-    for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.pair[asked.earlier])):
-        here = asked[np.isin(order.pair[asked.earlier], columns)]
-        column = np.searchsorted(columns, order.pair[here.earlier])
+    asked = asked[
+        ~(is_dep & (asked.later_kind == _READ)) & (order.connection[asked.earlier] != order.connection[asked.later])
+    ]
+    for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.connection[asked.earlier])):
+        here = asked[np.isin(order.connection[asked.earlier], columns)]
+        column = np.searchsorted(columns, order.connection[here.earlier])
         known = np.where(here.later_kind == _READ, at_send[here.later, column], at_arrival[here.later, column])
         racing = known < order.turn[here.earlier]
         if racing.any():
@@ -135,7 +137,7 @@ def _refuse_cycle(schedule: Schedule, before: Longs, after: Longs, stuck: NDArra
         walk.append(following)
     cycle = walk[walk.index(following) :]
     names = ", ".join(schedule.name_of(i) for i in sorted(cycle)[:6])
-    raise TrafficError(f"{len(cycle)} sends wait for each other (dependencies and the order on a pair): {names}")
+    raise TrafficError(f"{len(cycle)} sends wait for each other (dependencies and the order on a connection): {names}")
 
 
 def _questions(schedule: Schedule, order: Order) -> _Questions:
@@ -163,19 +165,19 @@ def _questions(schedule: Schedule, order: Order) -> _Questions:
     return _Questions(send[earlier], send[later], place[earlier], kind[earlier], kind[later])
 
 
-def _clocks(schedule: Schedule, order: Order, pairs: Longs) -> Iterator[tuple[Longs, Ints, Ints]]:
-    """For `pairs`, some at a time: those pairs, and how many sends of each have arrived for certain (m + 1, pairs) when
-    each send is sent, and when each has arrived. Row m is zeros."""
+def _clocks(schedule: Schedule, order: Order, connections: Longs) -> Iterator[tuple[Longs, Ints, Ints]]:
+    """For `connections`, some at a time: those, and how many sends of each have arrived for certain (m + 1, connections)
+    when each send is sent, and when each has arrived. Row m is zeros."""
     m = len(schedule)
     at_once = max(1, _CLOCK_BYTES // (8 * (m + 1)))
     n_deps = np.diff(schedule.dep_start)[order.by_level]
     deps = schedule.deps[_ranges(schedule.dep_start[:-1][order.by_level], n_deps)]
     dep_start = np.concatenate(([0], np.cumsum(n_deps)))
-    for some in range(0, len(pairs), at_once):
-        columns = pairs[some : some + at_once]
+    for some in range(0, len(connections), at_once):
+        columns = connections[some : some + at_once]
         sent = np.zeros((m + 1, len(columns)), dtype=np.int32)
         arrived = np.zeros_like(sent)
-        column = np.where(np.isin(order.pair, columns), np.searchsorted(columns, order.pair), -1)
+        column = np.where(np.isin(order.connection, columns), np.searchsorted(columns, order.connection), -1)
         for a, b in zip(order.start[:-1].tolist(), order.start[1:].tolist(), strict=True):
             sends, before = order.by_level[a:b], order.before[order.by_level[a:b]]
             clock = sent[before]

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traffic.errors import ReplayStalledError, TransportError
-from traffic.schedule import Schedule, chunk_bounds
-from traffic.transport import Pair, Stream, Transport
+from traffic.schedule import Schedule, chunk_bounds, connection_name
+from traffic.transport import Stream, Transport
 
 Values = NDArray[np.float32]
 Clock = Callable[[], int]
@@ -39,8 +39,8 @@ class IterationResult:
     """One run of the schedule; times in ns on the given clock, relative to `start_ns`.
 
     ready: (m,) when this process was told that the last of a send's dependencies had arrived, or, if that is later, when
-    the send before it on its pair had gone; started: (m,) when its first byte was offered to the kernel; finished: (m,)
-    when its last byte had arrived and was reduced. rank_finished: (n_ranks,) when each rank had sent and received all.
+    the send before it on its connection had gone; started: (m,) when its first byte was offered to the kernel; finished:
+    (m,) when its last byte had arrived and was reduced. rank_finished: (n_ranks,) when each rank had sent and received all.
     """
 
     start_ns: int
@@ -58,9 +58,9 @@ class IterationResult:
 
 @dataclass(slots=True)
 class _Outbox:
-    """A pair's sends, in order: `at` is the next to go out, `taken` how many of its bytes the kernel has."""
+    """A connection's sends, in order: `at` is the next to go out, `taken` how many of its bytes the kernel has."""
 
-    pair: Pair
+    connection: int
     stream: Stream
     data: memoryview
     sends: "array[int]"
@@ -71,9 +71,9 @@ class _Outbox:
 
 @dataclass(slots=True)
 class _Inbox:
-    """A pair's messages, in order: `at` is the one that comes in now, into `space`; `got` bytes of it are there."""
+    """A connection's messages, in order: `at` is the one that comes in now, into `space`; `got` bytes of it are there."""
 
-    pair: Pair
+    connection: int
     stream: Stream
     values: Values
     data: memoryview
@@ -88,7 +88,7 @@ class _Inbox:
 class Replay:
     """A schedule made ready for buffers of `count` float32 elements over an open transport; `run` as often as wanted.
 
-    Memory: about 100 bytes a send, and for every pair that reduces, one message.
+    Memory: about 100 bytes a send, and for every connection that reduces, one message.
     """
 
     def __init__(
@@ -100,25 +100,29 @@ class Replay:
         self.transport = transport
         # array: as fast to index as a list, and neither a Python object per number nor anything for the garbage collector.
         self.src, self.dst = _column(schedule.src), _column(schedule.dst)
+        self.connections = schedule.connections
+        connection = schedule.connection
+        self.connection = _column(connection)
         self.reduce = schedule.reduce.tobytes()
         bounds = chunk_bounds(count, schedule.n_chunks)
         self.first = _column(bounds[schedule.first_chunk])
         self.end = _column(bounds[schedule.first_chunk + schedule.n_chunks_sent])
         self.n_deps = _column(np.diff(schedule.dep_start))
         self.user_start, self.users = _users(schedule)
-        self.sends_of = _sends_of(schedule)
-        self.scratch = {pair: self._scratch(sends) for pair, sends in self.sends_of.items()}
+        self.sends_of = _sends_of(connection)
+        self.scratch = [self._scratch(sends) for sends in self.sends_of]
 
     def __len__(self) -> int:
         return len(self.src)
 
-    def run(self, buffers: Sequence[Values], stall_s: float = _STALL_S) -> IterationResult:
+    def run(self, buffers: Sequence[Values], stall_s: float = _STALL_S, lifeline: int | None = None) -> IterationResult:
         """One iteration; `buffers[rank]` holds the rank's input and afterwards its output.
 
-        Raises ReplayStalledError when nothing moves for `stall_s` seconds, TransportError when a connection breaks. After
-        that, or an interruption, streams hold parts of messages: close the transport.
+        lifeline: a descriptor that becomes readable when the network is gone, e.g. a pidfd of its switch.
+        Raises ReplayStalledError when nothing moves for `stall_s` seconds, TransportError when a connection breaks or the
+        lifeline ends. After that, or an interruption, streams hold parts of messages: close the transport.
         """
-        return _Iteration(self, _checked(buffers, self.n_ranks, self.count), stall_s).run()
+        return _Iteration(self, _checked(buffers, self.n_ranks, self.count), stall_s, lifeline).run()
 
     def _scratch(self, sends: "array[int]") -> Values:
         """Room for the largest message to reduce, touched so that no page fault is timed."""
@@ -138,13 +142,10 @@ def _users(schedule: Schedule) -> tuple["array[int]", "array[int]"]:
     return _column(start), _column(waiting[np.argsort(schedule.deps, kind="stable")])
 
 
-def _sends_of(schedule: Schedule) -> dict[Pair, "array[int]"]:
-    """Each pair's sends, in order."""
-    codes = schedule.src.astype(np.int64) * schedule.n_ranks + schedule.dst
-    order = np.argsort(codes, kind="stable")
-    pairs, starts = np.unique(codes[order], return_index=True)
-    runs = np.split(order, starts[1:]) if len(pairs) else []
-    return {divmod(int(p), schedule.n_ranks): _column(run) for p, run in zip(pairs, runs, strict=True)}
+def _sends_of(connection: NDArray[np.int64]) -> list["array[int]"]:
+    """Each connection's sends, in order."""
+    ends = np.cumsum(np.bincount(connection))
+    return [_column(run) for run in np.split(np.argsort(connection, kind="stable"), ends)[:-1]]
 
 
 def _checked(buffers: Sequence[Values], n_ranks: int, count: int) -> Sequence[Values]:
@@ -157,9 +158,10 @@ def _checked(buffers: Sequence[Values], n_ranks: int, count: int) -> Sequence[Va
 class _Iteration:
     """The state of one run."""
 
-    def __init__(self, replay: Replay, buffers: Sequence[Values], stall_s: float) -> None:
+    def __init__(self, replay: Replay, buffers: Sequence[Values], stall_s: float, lifeline: int | None) -> None:
         self._r = replay
         self._stall_s = stall_s
+        self._lifeline = lifeline
         self._waits_for = replay.n_deps[:]
         self._left = len(replay)
         self._ready = array("q", bytes(8 * len(replay)))
@@ -169,24 +171,24 @@ class _Iteration:
         # A view of bytes: a memoryview of floats cannot be cast when it is empty.
         data = [b.view(np.uint8).data for b in buffers]
         senders, receivers = replay.transport.senders, replay.transport.receivers
-        self._outbox_of = {
-            pair: _Outbox(pair, senders[pair], data[pair[0]], sends) for pair, sends in replay.sends_of.items()
-        }
-        self._inbox_of = {
-            pair: _Inbox(pair, receivers[pair], buffers[pair[1]], data[pair[1]], sends, replay.scratch[pair])
-            for pair, sends in replay.sends_of.items()
-        }
+        ends = list(enumerate(zip(replay.connections, replay.sends_of, strict=True)))
+        self._outbox_of = [_Outbox(n, senders[c], data[c[0]], sends) for n, (c, sends) in ends]
+        self._inbox_of = [
+            _Inbox(n, receivers[c], buffers[c[1]], data[c[1]], sends, replay.scratch[n]) for n, (c, sends) in ends
+        ]
         # Outboxes whose next send may have become possible. A queue, not calls: empty sends can release long chains.
-        self._to_push = deque(self._outbox_of.values())
+        self._to_push = deque(self._outbox_of)
 
     def run(self) -> IterationResult:
-        with select.epoll(2 * len(self._outbox_of) + 1) as poll:
+        with select.epoll(2 * len(self._outbox_of) + 2) as poll:
             self._poll = poll
-            self._inboxes = {box.stream.fileno(): box for box in self._inbox_of.values()}
-            self._outboxes = {box.stream.fileno(): box for box in self._outbox_of.values()}
+            self._inboxes = {box.stream.fileno(): box for box in self._inbox_of}
+            self._outboxes = {box.stream.fileno(): box for box in self._outbox_of}
             for fd, box in self._inboxes.items():
                 self._open_next(box)
                 poll.register(fd, select.EPOLLIN)
+            if self._lifeline is not None:
+                poll.register(self._lifeline, select.EPOLLIN)
             self._start = self._told = self._r.clock()
             self._push_all()
             while self._left:
@@ -201,6 +203,8 @@ class _Iteration:
         for fd, _ in events:
             if fd in self._inboxes:
                 self._receive(self._inboxes[fd])
+            elif fd == self._lifeline:
+                raise TransportError(f"the network is gone: {self._outstanding()}")
             else:
                 self._poll.unregister(fd)
                 self._outboxes[fd].blocked = False
@@ -214,7 +218,7 @@ class _Iteration:
             self._push(self._to_push.popleft())
 
     def _push(self, box: _Outbox) -> None:
-        """Hand the kernel the pair's sends, in order, as far as their dependencies and its buffer allow."""
+        """Hand the kernel the connection's sends, in order, as far as their dependencies and its buffer allow."""
         waits_for = self._waits_for
         while box.at < len(box.sends) and not box.blocked:
             i = box.sends[box.at]
@@ -225,7 +229,7 @@ class _Iteration:
             if box.at < len(box.sends) and not waits_for[box.sends[box.at]]:
                 # Its dependencies came before; its turn on this stream comes now.
                 self._ready[box.sends[box.at]] = self._now()
-            inbox = self._inbox_of[box.pair]
+            inbox = self._inbox_of[box.connection]
             if self._is_empty(i) and not inbox.space:
                 self._open_next(inbox)
 
@@ -245,18 +249,18 @@ class _Iteration:
             self._poll.register(box.stream.fileno(), select.EPOLLOUT)
             return False
         except OSError as error:
-            self._lost(box.pair, str(error))
+            self._lost(box.connection, str(error))
         return True
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def _open_next(self, box: _Inbox) -> None:
-        """Make space for the pair's next message.
+        """Make space for the connection's next message.
 
-        No element, no message: an empty send has arrived when it has left and those before it on its pair have arrived.
-        Not sooner: what waits for it may count on the pair's order.
+        No element, no message: an empty send has arrived when it has left and those before it on its connection have
+        arrived. Not sooner: what waits for it may count on the connection's order.
         """
-        r, left = self._r, self._outbox_of[box.pair].at
+        r, left = self._r, self._outbox_of[box.connection].at
         while box.at < left and self._is_empty(box.sends[box.at]):
             box.at += 1
             self._arrived(box.sends[box.at - 1])
@@ -279,15 +283,15 @@ class _Iteration:
 
     def _receive(self, box: _Inbox) -> None:
         if not box.space:
-            self._lost(box.pair, "it ended, or brought bytes that no send of the schedule explains")
+            self._lost(box.connection, "it ended, or brought bytes that no send of the schedule explains")
         try:
             n = box.stream.recv_into(box.space[box.got :])
         except BlockingIOError:
             return
         except OSError as error:
-            self._lost(box.pair, str(error))
+            self._lost(box.connection, str(error))
         if n == 0:
-            self._lost(box.pair, "closed by the other end")
+            self._lost(box.connection, "closed by the other end")
         box.got += n
         if box.got < len(box.space):
             self._expect(box)
@@ -313,7 +317,7 @@ class _Iteration:
             self._waits_for[user] -= 1
             if not self._waits_for[user]:
                 self._ready[user] = self._told - self._start
-                self._to_push.append(self._outbox_of[r.src[user], r.dst[user]])
+                self._to_push.append(self._outbox_of[r.connection[user]])
 
     # -- what came of it ----------------------------------------------------------------------------------------------
 
@@ -337,8 +341,10 @@ class _Iteration:
             rank_finished=rank_finished,
         )
 
-    def _lost(self, pair: Pair, why: str) -> NoReturn:
-        raise TransportError(f"the connection {pair[0]} -> {pair[1]} broke ({why}): {self._outstanding()}")
+    def _lost(self, connection: int, why: str) -> NoReturn:
+        raise TransportError(
+            f"the connection {connection_name(self._r.connections[connection])} broke ({why}): {self._outstanding()}"
+        )
 
     def _outstanding(self) -> str:
         """'3 of 12 sends have not arrived: 4 (0 -> 1, 512 of 1024 bytes came), 5 (1 -> 2, waits for 1 more), ...'"""
@@ -346,15 +352,18 @@ class _Iteration:
         # First those that are on their way: the others wait for them.
         shown = sorted(missing, key=lambda i: (self._waits_for[i] > 0, self._started[i] < 0, i))[:5]
         more = ", ..." if len(missing) > len(shown) else ""
-        names = ", ".join(f"{i} ({self._r.src[i]} -> {self._r.dst[i]}, {self._state(i)})" for i in shown)
+        names = ", ".join(f"{i} ({self._ends(i)}, {self._state(i)})" for i in shown)
         return f"{len(missing)} of {len(self._r)} sends have not arrived: {names}{more}"
+
+    def _ends(self, i: int) -> str:
+        return connection_name(self._r.connections[self._r.connection[i]])
 
     def _state(self, i: int) -> str:
         if self._waits_for[i]:
             return f"waits for {self._waits_for[i]} more"
         if self._started[i] < 0:
             return "waits for its turn"
-        box = self._inbox_of[self._r.src[i], self._r.dst[i]]
+        box = self._inbox_of[self._r.connection[i]]
         size = (self._r.end[i] - self._r.first[i]) * _ELEMENT_BYTES
         came = box.got if box.at < len(box.sends) and box.sends[box.at] == i else 0
         return f"{came} of {size} bytes came"

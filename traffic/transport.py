@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-Pair = tuple[int, int]
+from traffic.schedule import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,20 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class WireFlow:
-    """The 5-tuple that carries one pair's data, known before the first packet. `proto` is IANA's number."""
+    """The 5-tuple that carries one connection's data, known before the first packet. `proto` is IANA's number."""
 
     src_rank: int
     dst_rank: int
+    channel: int
     src_ip: str
     dst_ip: str
     proto: int
     src_port: int
     dst_port: int
+
+    @property
+    def connection(self) -> Connection:
+        return self.src_rank, self.dst_rank, self.channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class TransportCounters:
 
 
 class Stream(Protocol):
-    """One direction of a pair's data: non-blocking, ordered, reliable, with a descriptor that epoll can watch."""
+    """A connection's data, in its one direction: non-blocking, ordered, reliable, with a descriptor that epoll can watch."""
 
     def fileno(self) -> int: ...
 
@@ -53,9 +58,9 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """Open streams for every pair. Both mappings have one entry per pair; sending and receiving ends are apart.
+    """Open streams. Both mappings have one entry per connection; sending and receiving ends are apart.
 
-    `settings` tells what is in force, not what was asked for; `counters` sums over `counters_by_pair`.
+    `settings` tells what is in force, not what was asked for; `counters` sums over `counters_by_connection`.
     """
 
     name: str
@@ -64,14 +69,14 @@ class Transport(Protocol):
     def flows(self) -> Sequence[WireFlow]: ...
 
     @property
-    def senders(self) -> Mapping[Pair, Stream]: ...
+    def senders(self) -> Mapping[Connection, Stream]: ...
 
     @property
-    def receivers(self) -> Mapping[Pair, Stream]: ...
+    def receivers(self) -> Mapping[Connection, Stream]: ...
 
     def counters(self) -> TransportCounters: ...
 
-    def counters_by_pair(self) -> Mapping[Pair, TransportCounters]: ...
+    def counters_by_connection(self) -> Mapping[Connection, TransportCounters]: ...
 
     def settings(self) -> Mapping[str, str]: ...
 

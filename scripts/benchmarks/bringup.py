@@ -23,7 +23,7 @@ from lab.plan import plan
 from lab.progress import Progress
 from lab.sandbox import OVS_RUN_DIR
 from lab.scale import Scale
-from topologies import openvswitch
+from topologies import ovs_daemons
 from topologies.fabric import Fabric
 from topologies.spine_leaf import SpineLeaf
 
@@ -88,9 +88,9 @@ def _stock(fabric: Fabric) -> dict[str, Any]:
     Mininet.inited = True
     # Each of its links makes the kernel warn of HTB's quantum.
     setLogLevel("critical")
-    openvswitch.raise_open_file_limit()
+    ovs_daemons.raise_open_file_limit()
     began = time.monotonic()
-    openvswitch.start_daemons(OVS_RUN_DIR)
+    ovs_daemons.start_daemons(OVS_RUN_DIR)
     switch = partial(OVSSwitch, datapath="user", failMode="secure")
     net = Mininet(switch=switch, link=partial(TCLink, bw=_RATE_MBPS), controller=None, autoStaticArp=False)
     numbers = {s.name: f"s{i + 1}" for i, s in enumerate(fabric.switches)}

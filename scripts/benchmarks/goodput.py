@@ -58,7 +58,7 @@ def _replayed_mbps(lab: Lab, rate_mbps: float, seconds: int) -> float:
     schedule = builder.build()
     count = int(rate_mbps * 1e6 / 8 * seconds / 4)
     endpoints = [Endpoint(r, host, ip, str(lab.net.netns_path(host))) for r, (host, ip) in enumerate(_ends(lab))]
-    with TcpTransport(endpoints, schedule.pairs, congestion_control=CONGESTION_CONTROL) as transport:
+    with TcpTransport(endpoints, schedule.connections, congestion_control=CONGESTION_CONTROL) as transport:
         buffers = [np.zeros(count, np.float32) for _ in endpoints]
         result = Replay(schedule, count, transport).run(buffers)
         for stream in transport.senders.values():

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import sandbox, syscalls
+from lab import sandbox
+from topologies import syscalls
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_TOPO = ROOT / "run_topo.py"

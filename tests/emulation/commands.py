@@ -8,17 +8,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lab.sandbox import INIT_NAME
+from tests.emulation.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, str(ROOT / "run_topo.py"))
-T = TypeVar("T")
 
 
 def fabric(spines: int = 1, leaves: int = 2, hosts_per_leaf: int = 1, links_per_pair: int = 1) -> tuple[str, ...]:
@@ -179,16 +179,6 @@ def started(*arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL) -> Iter
         if command.process.poll() is None:
             command.process.kill()
         command.process.wait()
-
-
-def wait_for(condition: Callable[[], T], deadline_s: float, what: str | Callable[[], str]) -> T:
-    """The first true value of `condition`."""
-    end = time.monotonic() + deadline_s
-    while not (value := condition()):
-        said = what if isinstance(what, str) else what()
-        assert time.monotonic() < end, f"not within {deadline_s:g} s: {said}"
-        time.sleep(0.02)
-    return value
 
 
 def children(pid: int) -> list[int]:

@@ -9,7 +9,6 @@ import importlib
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,16 +54,6 @@ def sh(command: str, netns: str | None = None) -> str:
     done = subprocess.run([*enter, "bash", "-ec", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command[:200]}: {done.stdout[-500:]} {done.stderr[-2000:]}"
     return done.stdout
-
-
-def wait_for(condition: Callable[[], Any], deadline_s: float, poll_s: float = 0.02) -> Any:
-    """The first true value of `condition`."""
-    end = time.monotonic() + deadline_s
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(poll_s)
-    raise AssertionError(f"condition not met within {deadline_s:g} s")
 
 
 def install_rules(fabric: Fabric) -> None:

@@ -10,13 +10,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from controller import client
+from tests.emulation.waiting import wait_for
 from topologies.fabric import Fabric, Port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,17 +77,11 @@ def start_vswitchd() -> None:
 def stop_vswitchd() -> None:
     pid = int(Path(RUN, "ovs-vswitchd.pid").read_text())
     os.kill(pid, 9)
-    wait_for(lambda: not Path(f"/proc/{pid}/stat").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text(), 5)
-
-
-def wait_for(condition: Callable[[], Any], deadline_s: float, poll_s: float = 0.02) -> Any:
-    """The first true value of `condition`."""
-    end = time.monotonic() + deadline_s
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(poll_s)
-    raise AssertionError(f"condition not met within {deadline_s} s")
+    wait_for(
+        lambda: not Path(f"/proc/{pid}/stat").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text(),
+        5,
+        "the end of ovs-vswitchd",
+    )
 
 
 def build(fabric: Fabric) -> None:

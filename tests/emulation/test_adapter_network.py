@@ -14,8 +14,9 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 
-from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh, wait_for
-from topologies import openvswitch
+from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from tests.emulation.waiting import wait_for
+from topologies import ovs_daemons
 from topologies.fabric import Fabric
 from topologies.mininet_adapter import FabricNet
 from topologies.spine_leaf import SpineLeaf
@@ -33,7 +34,7 @@ def fabric(rate_mbps: float = RATE_MBPS) -> Fabric:
 def network(**options: Any) -> Iterator[FabricNet]:
     """A started network with rules and without a controller."""
     made = fabric()
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(made, controllers=(), **options)
     net.start()
     try:
@@ -117,7 +118,9 @@ def _stray_arp() -> dict[str, int]:
         f"[s.send(bytes.fromhex('{request}')) for _ in range(3)]"
     )
     sh(f'python3 -c "{script}"', "h1")
-    wait_for(lambda: "n_packets=0" not in sh("ovs-ofctl -O OpenFlow13 dump-ports leaf1 leaf1-eth1"), 2)
+    wait_for(
+        lambda: "n_packets=0" not in sh("ovs-ofctl -O OpenFlow13 dump-ports leaf1 leaf1-eth1"), 2, "frames at leaf1"
+    )
     time.sleep(0.3)
     after = sent()
     return {intf: n - before[intf] for intf, n in after.items() if n != before[intf]}
@@ -126,7 +129,7 @@ def _stray_arp() -> dict[str, int]:
 def _one_flow(net: FabricNet) -> dict[str, Any]:
     """iperf3 from h1 to h4: three switches on the way."""
     server = net.get("h4").popen("iperf3 -s -1")
-    wait_for(lambda: sh("ss -Hltn sport = :5201", "h4"), 5)
+    wait_for(lambda: sh("ss -Hltn sport = :5201", "h4"), 5, "iperf3's server")
     out, _, _ = net.get("h1").pexec(f"iperf3 -c {net.get('h4').IP()} -t 3 -O 1 -J")
     server.wait(10)
     end = json.loads(out)["end"]
@@ -285,6 +288,7 @@ def _change() -> dict[str, Any]:
         seen["up"] = sh("ip addr show dev h1-eth0; ip route; ip neigh; tc qdisc show dev h1-eth0", "h1")
         seen["lost"] = sh(f"ping -c 3 -i 0.1 -W 1 -q {net.get('h4').IP()}", "h1")
         seen["port_drops"] = _overflow(net)
+        seen["behind"] = _too_long(net)
         seen["prompt"] = _prompt(net)
         net.stop()
         seen["left"] = sh("ls /run/netns; ip -br link | grep -- '-eth' || true; ovs-vsctl list-br")
@@ -309,6 +313,17 @@ def _overflow(net: FabricNet) -> dict[str, Any]:
     dropped = re.search(r"htb 5: .*\n Sent .*\(dropped (\d+)", sh("tc -s qdisc show dev h2-eth0", "h2"))
     assert dropped
     return {"tc": int(dropped[1]), "ours": net.host_drops()["h2-eth0"]}
+
+
+def _too_long(net: FabricNet) -> list[int]:
+    """Five frames that leave the switch and that h4's interface is too narrow to take; before, none."""
+    before = net.backlog_drops()
+    sh("ip link set dev h4-eth0 mtu 1500", "h4")
+    sh(f"ping -c 5 -i 0.1 -W 0.2 -s 8000 -q {net.get('h4').IP()} || true", "h2")
+    sh("ip link set dev h4-eth0 mtu 9000", "h4")
+    after = net.backlog_drops()
+    egress = net.fabric.peer(net.fabric.scale_out_port("h4"))
+    return [sum(before.values()), after[egress.intf], sum(after.values())]
 
 
 def _prompt(net: FabricNet) -> str:
@@ -362,6 +377,10 @@ def test_a_hosts_link_comes_back_as_it_was(changed: dict[str, Any]) -> None:
     assert "lladdr 02:fa:b0:00:00:fe PERMANENT" in changed["up"]
     assert "htb 5: root" in changed["up"]
     assert " 3 received" in changed["lost"]
+
+
+def test_frames_lost_behind_an_interface_are_counted(changed: dict[str, Any]) -> None:
+    assert changed["behind"] == [0, 5, 5]
 
 
 def test_drops_of_a_hosts_queue_are_counted(changed: dict[str, Any]) -> None:
@@ -419,7 +438,7 @@ def _large() -> dict[str, Any]:
     """512 hosts, 48 switches, 1024 links."""
     made = SpineLeaf(spines=16, leaves=32, hosts_per_leaf=16).build().with_links(rate_mbps=10)
     start = time.monotonic()
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(made, controllers=())
     net.start()
     up_s = time.monotonic() - start

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh, wait_for
-from topologies import openvswitch
+from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from topologies import ovs_bridges, ovs_daemons, ovs_sockets
 from topologies.errors import EmulationError, Refused
 from topologies.mininet_adapter import FabricNet
-from topologies.openvswitch import Bridge
+from topologies.ovs_bridges import Bridge
 from topologies.spine_leaf import SpineLeaf
 
 
@@ -26,18 +26,18 @@ def _error(action: Any) -> dict[str, Any]:
 
 def _start_without_programs() -> dict[str, Any]:
     os.environ["PATH"] = "/nowhere"
-    return _error(openvswitch.start_daemons)
+    return _error(ovs_daemons.start_daemons)
 
 
 def _start_without_room() -> dict[str, Any]:
     """A run directory that nobody can write to."""
     sh("mkdir /run/full; mount -t tmpfs -o ro tmpfs /run/full")
-    return _error(lambda: openvswitch.start_daemons(Path("/run/full")))
+    return _error(lambda: ovs_daemons.start_daemons(Path("/run/full")))
 
 
 def _start_twice() -> dict[str, Any]:
-    openvswitch.start_daemons()
-    return _error(openvswitch.start_daemons)
+    ovs_daemons.start_daemons()
+    return _error(ovs_daemons.start_daemons)
 
 
 def _switch_that_dies() -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _switch_that_dies() -> dict[str, Any]:
     )
     fake.chmod(0o755)
     os.environ["PATH"] = f"/run/bin:{os.environ['PATH']}"
-    return _error(openvswitch.start_daemons)
+    return _error(ovs_daemons.start_daemons)
 
 
 def _network_without_daemons() -> dict[str, Any]:
@@ -77,10 +77,10 @@ def test_what_is_wrong_is_said_within_five_seconds(function: Any, text: str) -> 
 
 
 def _wrong_bridges() -> dict[str, Any]:
-    openvswitch.start_daemons()
+    ovs_daemons.start_daemons()
     sh("ip link add name a-eth1 type veth peer name b-eth1; ovs-vsctl add-br taken")
     seen: dict[str, Any] = {
-        "taken": _error(lambda: openvswitch.add_bridges([Bridge("taken", 1, [])], "netdev", 1500)),
+        "taken": _error(lambda: ovs_bridges.add_bridges([Bridge("taken", 1, [])], "netdev", 1500)),
         "missing": _error(lambda: _bridge_with("gone-eth1")),
         "two_hosts": _error(_names_that_exist),
     }
@@ -89,8 +89,8 @@ def _wrong_bridges() -> dict[str, Any]:
 
 
 def _bridge_with(intf: str) -> None:
-    number = openvswitch.add_bridges([Bridge("br1", 1, [(intf, 1)])], "netdev", 1500)
-    openvswitch.wait_configured(number, {intf: 1})
+    number = ovs_bridges.add_bridges([Bridge("br1", 1, [(intf, 1)])], "netdev", 1500)
+    ovs_bridges.wait_configured(number, {intf: 1})
 
 
 def _names_that_exist() -> None:
@@ -112,20 +112,19 @@ def test_bridges_that_cannot_be_are_refused_by_name() -> None:
 def _starved_switch() -> dict[str, Any]:
     """A burst while the switch stands still: what its receive sockets cannot hold is lost, and must be counted."""
     fabric = SpineLeaf(spines=0, leaves=1, hosts_per_leaf=2).build().with_links(rate_mbps=8000)
-    daemons = openvswitch.start_daemons()
+    daemons = ovs_daemons.start_daemons()
     net = FabricNet(fabric, controllers=())
     net.start()
     install_rules(fabric)
-    calm = openvswitch.datapath_drops(daemons.switch_pid)
+    calm = ovs_sockets.datapath_drops(daemons.switch_pid)
     os.kill(daemons.switch_pid, 19)
     try:
         sh(f"timeout 5 iperf -u -c {net.get('h2').IP()} -b 6000M -t 0.5 -l 8900 >/dev/null 2>&1 || true", "h1")
     finally:
         os.kill(daemons.switch_pid, 18)
     sent = net.link_counters()["h1-eth0"].tx_packets
-    first = openvswitch.datapath_drops(daemons.switch_pid)
-    wait_for(lambda: "h2" in sh("ip netns list"), 1)
-    return {"calm": calm, "sent": sent, "drops": first, "again": openvswitch.datapath_drops(daemons.switch_pid)}
+    first = ovs_sockets.datapath_drops(daemons.switch_pid)
+    return {"calm": calm, "sent": sent, "drops": first, "again": ovs_sockets.datapath_drops(daemons.switch_pid)}
 
 
 def test_frames_that_the_switchs_sockets_lose_are_counted() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.emulation.netns_sandbox import ROOT, in_sandbox, sh, wait_for
-from topologies import openvswitch
+from tests.emulation.netns_sandbox import ROOT, in_sandbox, sh
+from tests.emulation.waiting import wait_for
+from topologies import ovs_daemons
 from topologies.spine_leaf import SpineLeaf
 
 TOPO = "spine-leaf,spines=2,leaves=2,hosts_per_leaf=2,rate=20Mbit"
@@ -37,13 +38,13 @@ def _mn(*arguments: str) -> dict[str, Any]:
 
 
 def _session() -> dict[str, Any]:
-    openvswitch.start_daemons()
+    ovs_daemons.start_daemons()
     Path("/run/fabric.json").write_text(SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build().to_json())
     controller = subprocess.Popen(
         [sys.executable, "-m", "controller", "--fabric", "/run/fabric.json", "--policy", "ecmp"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_for(lambda: sh("ss -Hltn sport = :6653"), 15)
+    wait_for(lambda: sh("ss -Hltn sport = :6653"), 15, "the controller")
     Path("/run/commands").write_text(COMMANDS)
     seen = _mn("--topo", TOPO, "--controller", "remote", "--test", "pingall", "--post", "/run/commands")
     seen["left"] = sh("ls /run/netns; ip -br link | grep -- '-eth' || true; ovs-vsctl list-br")
@@ -84,7 +85,7 @@ def test_nothing_is_left(session: dict[str, Any]) -> None:
 
 
 def _refusals() -> dict[str, Any]:
-    openvswitch.start_daemons()
+    ovs_daemons.start_daemons()
     return {
         "parameter": _mn("--topo", "spine-leaf,spine=2", "--controller", "none"),
         "value": _mn("--topo", "spine-leaf,spines=-1", "--controller", "none"),

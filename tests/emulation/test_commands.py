@@ -25,9 +25,9 @@ from tests.emulation.commands import (
     sizes,
     started,
     terminal,
-    wait_for,
-)  # fmt: skip
+)
 from tests.emulation.test_run import rows
+from tests.emulation.waiting import wait_for
 
 SMALL = (*fabric(), *sizes("64K"))
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

@@ -30,8 +30,8 @@ from tests.emulation.ovs_sandbox import (
     start_controller,
     start_vswitchd,
     stop_vswitchd,
-    wait_for,
 )
+from tests.emulation.waiting import wait_for
 from topologies.builder import FabricBuilder
 from topologies.dragonfly import Dragonfly
 from topologies.fabric import Fabric, Port
@@ -162,12 +162,12 @@ def link_goes_and_comes() -> dict[str, Any]:
         time.sleep(0.5)
         failed_at = time.time()
         sh(f"ip link set {link.a.intf} down")
-        during = wait_for(lambda: (s := client.status(REST))["generation"] == 2 and s, 5)
+        during = wait_for(lambda: (s := client.status(REST))["generation"] == 2 and s, 5, "rules without the link")
         took_s = during["converged_at"] - failed_at
         rules = client.rules(REST)
         down = [x["label"] for x in client.links(REST) if not x["up"]]
         sh(f"ip link set {link.a.intf} up")
-        wait_for(lambda: client.status(REST)["generation"] == 3, 5)
+        wait_for(lambda: client.status(REST)["generation"] == 3, 5, "rules with the link")
         after = client.rules(REST)
         return {
             "lost": [lost(p.communicate(timeout=20)[0]) for p in pings],
@@ -218,7 +218,7 @@ def restarts(n: int) -> dict[str, Any]:
         port = 6654 + i % 2
         process = start_controller(fabric, ("ecmp-group", "ecmp", "single-path")[i % 3], port)
         dial = (f"-- set-controller {switch.name} tcp:127.0.0.1:{port}" for switch in fabric.switches)
-        wait_for(lambda: controller_log().count("OpenFlow") == i + 2, 5)  # noqa: B023
+        wait_for(lambda: controller_log().count("OpenFlow") == i + 2, 5, controller_log)  # noqa: B023
         sh(f"ovs-vsctl --no-wait {' '.join(dial)}")
         status = ready()
         errors += status["errors"]
@@ -240,7 +240,7 @@ def reconnects(n: int) -> dict[str, Any]:
         for _ in range(n):
             for switch in ("leaf1", "leaf2", "spine1"):
                 sh(f"ovs-vsctl del-controller {switch}")
-            wait_for(lambda: client.status(REST)["connected"] == 0, 5)
+            wait_for(lambda: client.status(REST)["connected"] == 0, 5, "all switches gone")
             for switch in ("leaf1", "leaf2", "spine1"):
                 sh(f"ovs-vsctl set-controller {switch} tcp:127.0.0.1:6653")
             ready()
@@ -258,7 +258,7 @@ def vswitchd_restart() -> dict[str, Any]:
     with controller(fabric):
         ready()
         stop_vswitchd()
-        wait_for(lambda: client.status(REST)["connected"] == 0, 5)
+        wait_for(lambda: client.status(REST)["connected"] == 0, 5, "all switches gone")
         start_vswitchd()
         started = time.monotonic()
         status = ready()
@@ -293,7 +293,7 @@ def spread_of_udp(n: int) -> dict[str, int]:
         ready()
         before = frames_out(uplinks)
         subprocess.run(["ip", "netns", "exec", "h1", "python3", "-c", send], check=True)
-        wait_for(lambda: sum(frames_out(uplinks).values()) - sum(before.values()) >= n, 5)
+        wait_for(lambda: sum(frames_out(uplinks).values()) - sum(before.values()) >= n, 5, f"{n} frames on the uplinks")
         counts = {i: after - before[i] for i, after in frames_out(uplinks).items()}
     plane = DataPlane(fabric, policy("ecmp")(fabric, frozenset()))
     computed = [plane.path(Flow(a, b, UDP, port, 4791))[1].intf for port in range(20000, 20000 + n)]
@@ -339,7 +339,7 @@ def start_and_stop() -> dict[str, float]:
     fabric = SpineLeaf().build()
     begun = time.monotonic()
     process = start_controller(fabric)
-    wait_for(lambda: "OpenFlow 6653" in controller_log(), 10, 0.01)
+    wait_for(lambda: "OpenFlow 6653" in controller_log(), 10, controller_log)
     up_s = time.monotonic() - begun
     second = start_controller(fabric)
     status = second.wait(10)
@@ -361,7 +361,7 @@ def large_fabric() -> dict[str, Any]:
     fabric = SpineLeaf(spines=16, leaves=32, hosts_per_leaf=16).build()
     build_without_hosts(fabric)
     with controller(fabric):
-        wait_for(lambda: "OpenFlow 6653" in controller_log(), 10)
+        wait_for(lambda: "OpenFlow 6653" in controller_log(), 10, controller_log)
         begun = time.monotonic()
         status = ready(30)
         return {"ready_s": time.monotonic() - begun, "status": status}

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from tests.emulation.commands import Started, fabric, inside, of_lab, sizes, started, wait_for
+from tests.emulation.commands import Started, fabric, inside, of_lab, sizes, started
 from tests.emulation.test_run import rows
+from tests.emulation.waiting import wait_for
 
 FABRIC = fabric(spines=2, hosts_per_leaf=2)
 # Ten iterations of 0.3 s; the fault comes after the second.
@@ -46,6 +48,13 @@ def switch_ports(lab: int) -> list[str]:
 def switch_process(lab: int) -> int:
     (found,) = [p for p in of_lab(lab) if Path(f"/proc/{p}/comm").read_text().strip() == "ovs-vswitchd"]
     return found
+
+
+def standstill_s(folder: Path) -> float:
+    """How long the run went on after the last byte that a switch sent."""
+    links = pd.read_parquet(folder / "links.parquet")
+    sent = links[links["link"].str.match("leaf|spine")].groupby("at_s")["bytes_sent"].sum()
+    return float(sent.index[-1] - sent.index[sent.diff() > 0][-1])
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -117,11 +126,12 @@ def test_a_switch_that_dies_fails_the_run_and_says_so(tmp_path: Path) -> None:
     with started(*FABRIC, *TEN, "--out", "out", cwd=tmp_path) as run:
         run.says("iteration 3/10")
         os.kill(switch_process(run.lab), signal.SIGKILL)
-        done = run.ended(60)
+        done = run.ended(10)
     assert done.status == 3
     assert "Traceback" not in done.err and "failed and cleaned up: Open vSwitch ended" in done.err, done.err
     (row,) = rows(tmp_path / "out")
     assert row["verdict"] != "ok"
+    assert standstill_s(tmp_path / "out") < 1
 
 
 def test_a_clean_run_raises_no_false_alarm(tmp_path: Path) -> None:

@@ -13,17 +13,8 @@ import pytest
 
 from lab.rows import ITERATION_COLUMNS
 from tests.emulation.commands import Done, fabric, host_state, run_topo, sizes
+from tests.results_folder import COLUMNS, FILES
 
-# The design's names, in its order: what people's scripts read.
-COLUMNS = [
-    "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
-    "time_dilation", "seed", "size_bytes", "emulated_bytes", "iterations", "time_s", "emulated_s", "time_p50_s", "time_p95_s",
-    "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
-    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason",
-]  # fmt: skip
-FILES = {
-    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
-}  # fmt: skip
 # What a loaded machine may do to a row, and nothing else.
 LOAD = (
     "CPU", "core", "stood still", "late by", "for the switch thread", "predicted time", "hypervisor", "quantised", "sent again",
@@ -139,6 +130,18 @@ def test_json_and_out(tmp_path: Path) -> None:
     complete(folder)
     finished(done, folder)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_full_disk_is_one_line_and_the_rows_stay_on_the_terminal(tmp_path: Path) -> None:
+    """16 KiB hold some of the files only."""
+    (tmp_path / "out").mkdir()
+    small = ("unshare", "--mount", "bash", "-c", 'mount -t tmpfs -o size=16k tmpfs out && "$@"', "bash")
+    done = run_topo(*fabric(), *sizes("64K"), "--out", "out", cwd=tmp_path, under=small)
+    assert done.status == 3
+    said = [line for line in done.err.splitlines() if not line.startswith("[")]
+    reason = f"results cannot be written to '{tmp_path}/out': No space left on device: use --out DIR"
+    assert said == [f"run_topo.py: failed and cleaned up: {reason}"]
+    assert len([line for line in done.out.splitlines() if line and not line.startswith("#")]) == 1
 
 
 RUNS: dict[str, tuple[tuple[str, ...], int, int]] = {

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.emulation.commands import Started, comm, fabric, host_state, of_lab, run_topo, sizes, started, wait_for
+from tests.emulation.commands import Started, comm, fabric, host_state, of_lab, run_topo, sizes, started
 from tests.emulation.test_run import complete, finished, rows
+from tests.emulation.waiting import wait_for
 
 # About 0.2 s an iteration: long enough to be interrupted anywhere.
 LONG = (*fabric(spines=2), *sizes("500K", iterations=400))

@@ -17,8 +17,8 @@ from tests.unit.traffic_fakes import filled, wrong
 from traffic import schedule
 from traffic.errors import ReplayStalledError
 from traffic.replay import IterationResult, Replay
-from traffic.schedule import Schedule
-from traffic.transport import Endpoint, Pair
+from traffic.schedule import Connection, Schedule
+from traffic.transport import Endpoint
 from traffic.transports.tcp import TcpTransport
 
 pytestmark = pytest.mark.needs("ip", "tc")
@@ -51,7 +51,7 @@ def error_when_a_link_fails_on_the_way() -> list[Any]:
     ends = bridge(4, rate_mbps=20)
     s = schedule("all_reduce", "ring", 4)
     failure = threading.Timer(0.2, sh, ["ip link set b3 down"])
-    with closing(TcpTransport(ends, s.pairs)) as transport:
+    with closing(TcpTransport(ends, s.connections)) as transport:
         failure.start()
         begun = time.monotonic()
         try:
@@ -66,7 +66,7 @@ def error_when_a_link_fails_on_the_way() -> list[Any]:
 def shaped_run(rate_mbps: int, count: int) -> dict[str, float]:
     ends = bridge(8, rate_mbps)
     s = schedule("all_reduce", "ring", 8)
-    with closing(TcpTransport(ends, s.pairs)) as transport:
+    with closing(TcpTransport(ends, s.connections)) as transport:
         run_once(s, count, transport)
         cpu = time.process_time()
         result, n_wrong = run_once(s, count, transport)
@@ -83,8 +83,8 @@ def shaped_run(rate_mbps: int, count: int) -> dict[str, float]:
 def many_pairs(n_hosts: int) -> list[int]:
     """A mesh: a burst of connections to every host at once."""
     ends = bridge(n_hosts)
-    pairs: list[Pair] = [(a, b) for a in range(n_hosts) for b in range(n_hosts) if a != b]
-    with closing(TcpTransport(ends, pairs)) as transport:
+    connections: list[Connection] = [(a, b, 0) for a in range(n_hosts) for b in range(n_hosts) if a != b]
+    with closing(TcpTransport(ends, connections)) as transport:
         return [len(transport.senders), len(transport.receivers)]
 
 

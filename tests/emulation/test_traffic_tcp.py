@@ -50,11 +50,11 @@ def all_reduce(endpoints: Sequence[Endpoint]) -> tuple[int, list[WireFlow]]:
     schedule = traffic.schedule("all_reduce", "ring", n)
     buffers = [np.empty(_COUNT, dtype=np.float32) for _ in range(n)]
     for rank, buffer in enumerate(buffers):
-        values.fill(buffer, "all_reduce", rank, n)
-    with TcpTransport(endpoints, schedule.pairs) as transport:
+        values.fill(buffer, schedule, rank)
+    with TcpTransport(endpoints, schedule.connections) as transport:
         Replay(schedule, _COUNT, transport).run(buffers)
         flows = list(transport.flows)
-    return sum(values.wrong(b, "all_reduce", rank, n) for rank, b in enumerate(buffers)), flows
+    return sum(values.wrong(b, schedule, rank) for rank, b in enumerate(buffers)), flows
 
 
 def listen_on(interface: str) -> socket.socket:
@@ -93,7 +93,7 @@ def frames_of_a_collective() -> dict[str, object]:
 def flows_on_the_wire() -> dict[str, object]:
     """What the kernel says of the established connections of h1, against the plan."""
     endpoints = build_hosts(2)
-    with TcpTransport(endpoints, [(0, 1), (1, 0)]) as transport:
+    with TcpTransport(endpoints, [(0, 1, 0), (1, 0, 0)]) as transport:
         lines = sh("ss -Htn state established", "h1").splitlines()
         planned = [(f"{f.src_ip}:{f.src_port}", f"{f.dst_ip}:{f.dst_port}") for f in transport.flows]
     return {"kernel": sorted(line.split()[2:4] for line in lines), "planned": planned}
@@ -109,7 +109,7 @@ def refusal_of_an_unreachable_host() -> str:
     endpoints = build_hosts(3)
     sh("ip link set b3 down")
     try:
-        TcpTransport(endpoints, [(0, 1), (1, 2)], connect_deadline_s=0.5)
+        TcpTransport(endpoints, [(0, 1, 0), (1, 2, 0)], connect_deadline_s=0.5)
     except TransportError as error:
         return str(error)
     return "connected"
@@ -120,7 +120,7 @@ def refusal_of_a_host_without_a_route() -> str:
     elsewhere = Endpoint(1, "h2", "203.0.113.9", "h2")
     sh("ip addr add 203.0.113.9/32 dev h2-eth0", "h2")
     try:
-        TcpTransport([endpoints[0], elsewhere], [(0, 1)])
+        TcpTransport([endpoints[0], elsewhere], [(0, 1, 0)])
     except TransportError as error:
         return str(error)
     return "connected"

@@ -5,6 +5,7 @@ from itertools import combinations
 import networkx as nx
 
 from topologies import Fabric
+from topologies.tiers import scale_out_links
 
 
 def router_graph(fabric: Fabric) -> nx.Graph:
@@ -19,9 +20,9 @@ def router_graph(fabric: Fabric) -> nx.Graph:
 
 
 def max_flow(fabric: Fabric, sources: list[str], sinks: list[str]) -> float:
-    """Mbit/s between two sets of hosts that send as fast as their own links let them."""
+    """Mbit/s of the network between two sets of hosts that send as fast as their own links let them."""
     graph = nx.DiGraph()
-    for link in fabric.links:
+    for link in scale_out_links(fabric):
         for a, b in ((link.a.node, link.b.node), (link.b.node, link.a.node)):
             before = graph.edges[a, b]["capacity"] if graph.has_edge(a, b) else 0.0
             graph.add_edge(a, b, capacity=before + link.rate_mbps)

@@ -133,10 +133,12 @@ def test_other_sizes_conform(spec: str) -> None:
         ("h=0", "h=0 is too small: use h >= 1"),
         ("g=10", "g=10 is too large: a=4 routers with h=2 global ports each reach 8 other groups, use g <= 9"),
         ("arrangement=random", "unknown arrangement 'random': choose from absolute, relative"),
-        ("a=32,p=16,h=16,g=0", "513 groups x 32 switches x 16 hosts need 525312 addresses, "
-         "198.18.0.0/15 gives 98304: use fewer hosts"),
+        (
+            "a=32,p=16,h=16,g=0",
+            "513 groups x 32 switches x 16 hosts need 525312 addresses, 198.18.0.0/15 gives 98304: use fewer hosts",
+        ),
     ],
-)  # fmt: skip
+)
 def test_nonsense_is_refused_in_one_line(spec: str, text: str) -> None:
     with pytest.raises(TopologyError) as refused:
         topology(f"dragonfly:{spec}").build()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.experiment import SETTINGS, Experiment, controller_address, load, requires_netem
+from lab.experiment import SETTINGS, Experiment, controller_address, load
 from lab.scale import Scale
 
 
@@ -58,6 +58,9 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
             iterations = 20
             warmup_iterations = 0
             in_place = true
+            flows_per_host = 8
+            group_size = 4
+            group_shift = 2
             [run]
             scale = "8000:64"
             seed = 7
@@ -69,7 +72,8 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         topology="spine-leaf:spines=4", link_rate_mbps=100_000.0, delay_us=20.0, jitter_us=0.0, loss_percent=0.1, mtu=1500,
         routing="single-path", addressing="l2", controller="tcp:127.0.0.1:6653", collective="all_gather", algorithm="ring",
         transport="udp", placement="random", ranks=8, min_bytes=2**20, max_bytes=8_000_000, step_factor=4, iterations=20,
-        warmup_iterations=0, in_place=True, scale=Scale(8000, 64), seed=7, time_limit_s=300.0,
+        warmup_iterations=0, in_place=True, flows_per_host=8, group_size=4, group_shift=2, scale=Scale(8000, 64), seed=7,
+        time_limit_s=300.0,
     )  # fmt: skip
 
 
@@ -138,6 +142,8 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
         ),
         ("[traffic]\ncollective = 3\n", 'x.toml: [traffic] collective = 3 must be text: write it like "name"'),
         ("[traffic]\niterations = 0\n", "x.toml: [traffic] iterations = 0 is too small: use 1 or more"),
+        ("[traffic]\nflows_per_host = 0\n", "x.toml: [traffic] flows_per_host = 0 is too small: use 1 or more"),
+        ("[traffic]\ngroup_size = 0\n", "x.toml: [traffic] group_size = 0 is too small: use 1 or more"),
         ("[traffic]\nstep_factor = 1\n", "x.toml: [traffic] step_factor = 1 is too small: use 2 or more"),
         ("[traffic]\nstep_factor = 1.5\n", "x.toml: [traffic] step_factor = 1.5 must be a whole number"),
         (
@@ -185,12 +191,6 @@ def test_refused_overrides_name_the_option() -> None:
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"^experiment file '.*nowhere.toml' cannot be read: No such file or directory$"):
         load(tmp_path / "nowhere.toml")
-
-
-def test_only_delay_needs_netem() -> None:
-    assert not requires_netem(load(None, {"delay": "0"}))
-    assert not requires_netem(load())
-    assert requires_netem(load(None, {"delay": "10ms"}))
 
 
 def test_controller_address() -> None:

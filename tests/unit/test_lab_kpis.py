@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import kpis
+from lab.kpis import goodput, sender_shares
 from topologies import topology
 
 
@@ -103,3 +105,21 @@ def test_balance_names_the_worst_group_and_skips_idle_ones() -> None:
 def test_jct_ratio_without_a_roofline_is_no_number() -> None:
     assert kpis.jct_ratio(1.2, 1.0) == 1.2
     assert math.isnan(kpis.jct_ratio(1.0, 0.0))
+
+
+# -- goodput ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_senders_share_ends_with_its_last_flow() -> None:
+    """Rank 0 sends 1 MB + 1 MB until 0.4 s: 40 of 100 Mbit/s; rank 2 1 MB until 0.1 s: 80 of 200; rank 1 only receives."""
+    src, sent = np.array([0, 0, 2]), np.full(3, 1e6)
+    shares = sender_shares(src, sent, np.array([0.2, 0.4, 0.1]), np.array([100.0, 100.0, 200.0]))
+    assert shares.tolist() == pytest.approx([0.4, 0.4])
+
+
+def test_goodput_over_iterations() -> None:
+    """Two flows of 1 MB on NICs of 100 Mbit/s: 0.1 and 0.2 s, then 0.2 s both."""
+    found = goodput(np.array([0, 1]), np.full(2, 1e6), np.array([[0.1, 0.2], [0.2, 0.2]]), np.full(2, 100.0))
+    assert (found.sender_mean, found.sender_worst) == pytest.approx((0.5, 0.4))
+    assert (found.flow_mean_mbps, found.flow_min_mbps, found.flow_max_mbps) == pytest.approx((50, 40, 80))
+    assert found.all_mbps == pytest.approx(80)

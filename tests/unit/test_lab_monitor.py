@@ -13,7 +13,7 @@ def window(at_s: list[float], switch_bytes: list[int], backlog_bytes: list[int])
     host = np.arange(len(at_s)) * 1000
     return Window(
         at_s=np.array(at_s), intfs=("h1-eth0", "leaf1-eth1"), bytes_sent=np.stack((host, switch_bytes), axis=1),
-        backlog_bytes=np.array(backlog_bytes, np.int64), forwarding=[SWITCH], stopped_s=0.0, duration_s=at_s[-1] - at_s[0],
+        backlog_bytes=np.array(backlog_bytes, np.int64), forwarding=[SWITCH], stopped_s=0.0,
         idle_share=0.5, other_cores=0.0, steal_share=0.0, switch_wait_share=0.0,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from lab import nccl
+from lab.kpis import Goodput
 from lab.rows import InPlace, IterationRecord
 from tests.unit.lab_samples import record, row
 
@@ -91,7 +92,7 @@ def test_without_a_valid_row_there_is_no_average() -> None:
 
 
 def test_reasons_are_comments() -> None:
-    assert nccl.reason_lines(row(verdict="invalid", reason="a; b")) == [
+    assert nccl.row_lines(row(verdict="invalid", reason="a; b"))[1:] == [
         "#   1GiB is invalid: a",
         "#   1GiB is invalid: b",
     ]
@@ -116,7 +117,8 @@ def test_json_has_the_keys_that_nvidias_reader_uses() -> None:
     """tools/analyze_perf_json.py reads config, results and their per-iteration times."""
     times = [0.040, 0.042, 0.041]
     iterations = [
-        IterationRecord("all_reduce", "ring", 2**30, False, i, 0.0, t * 125, t, 3, 0) for i, t in enumerate(times)
+        IterationRecord("all_reduce", "ring", 2**30, False, i, 0.0, t * 125, t, 3, 0, 0.9, 0.8)
+        for i, t in enumerate(times)
     ]
     data = json.loads(json.dumps(nccl.document(record(row(), iterations=iterations))))
     assert list(data) == [
@@ -137,3 +139,13 @@ def test_json_has_the_keys_that_nvidias_reader_uses() -> None:
 def test_a_run_without_rows_still_has_a_document_and_a_table() -> None:
     assert json.loads(json.dumps(nccl.document(record())))["average_bus_bandwidth"]["bandwidth"] == "nan"
     assert nccl.table(record()).endswith("# Collective test concluded: all_reduce_perf\n")
+
+
+def test_a_pattern_has_a_line_of_goodput() -> None:
+    measured = row(collective="incast", goodput=Goodput(0.066123, 0.0655, 26_123.0, 25_000.0, 27_000.0, 394_321.0))
+    assert nccl.row_line(measured).split()[4] == "0"
+    (line,) = nccl.row_lines(measured)[1:]
+    assert line == (
+        "#   1GiB: a sending host got 0.066 of its NIC's rate, the worst 0.066; a flow 26.1Gbit (25Gbit to 27Gbit), "
+        "all together 394Gbit"
+    )

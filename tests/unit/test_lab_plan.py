@@ -66,6 +66,24 @@ def test_divided_collectives_print_the_rounded_size() -> None:
     assert p.sizes(Scale(8000, 1))[0].size_bytes == 768
 
 
+def test_a_patterns_size_is_what_a_host_sends() -> None:
+    """1000 B in 8 flows of 31 whole elements each; a buffer has room for more, at both ends."""
+    p = planned(collective="permutation", flows_per_host=8, min_bytes="1000", max_bytes="1000", scale="8000:1")
+    row = p.sizes(Scale(8000, 1))[0]
+    assert row.size_bytes == row.emulated_bytes == 8 * 31 * 4
+    assert set(p.message_bytes(row.count).tolist()) == {31 * 4}
+    assert p.schedule.sent_per_rank(row.count).tolist() == [8 * 31] * 16
+
+
+@pytest.mark.parametrize(("collective", "factor"), [("permutation", 1), ("group_shift", 1), ("incast", 15)])
+def test_a_patterns_factor_is_the_busiest_nics(collective: str, factor: int) -> None:
+    options = {"group_size": 4} if collective == "group_shift" else {}
+    p = planned(collective=collective, flows_per_host=3, **options)
+    assert p.algo_factor == factor
+    # The largest size in time_limit_s' reckoning: what the busiest NIC carries at its rate.
+    assert p.load.traffic_s == pytest.approx(1.75 * 2**30 * factor * 8 / 400e9 * 4)
+
+
 def test_link_options_change_every_link() -> None:
     fabric = fabric_of(load(None, {"link_rate": "100Gbit", "delay": "1us"}))
     assert {(x.rate_mbps, x.delay_us) for x in fabric.links} == {(100_000.0, 1.0)}
@@ -111,6 +129,35 @@ def test_the_load_of_512_ranks_is_quick() -> None:
         ({"routing": "magic"}, "unknown policy 'magic': choose from "),
         ({"collective": "all_reduc"}, "unknown collective 'all_reduc': choose from "),
         ({"algorithm": "square"}, "unknown algorithm of all_reduce 'square': choose from "),
+        ({"collective": "incast", "algorithm": "ring"}, "unknown algorithm of incast 'ring': choose from direct"),
+        (
+            {"flows_per_host": 8},
+            (
+                "--flows-per-host 8 is not for all_reduce, whose algorithm says who sends to whom: use it with permutation, "
+                "uniform_random, group_shift, incast"
+            ),
+        ),
+        (
+            {"collective": "incast", "group_size": 4},
+            "--group-size and --group-shift are not for incast: use --collective group_shift",
+        ),
+        ({"collective": "group_shift"}, "group_shift needs a group_size: 16 ranks make groups of 1, 2, 4, 8"),
+        (
+            {"collective": "group_shift", "group_size": 5},
+            "group_size 5 does not cut 16 ranks into two or more whole groups: use 1, 2, 4, 8",
+        ),
+        (
+            {"collective": "group_shift", "group_size": 4, "group_shift": 4},
+            "group_shift 4 over 4 groups ends where it begins: use 1 to 3",
+        ),
+        (
+            {"collective": "permutation", "flows_per_host": 8, "min_bytes": "31"},
+            "-b 31B leaves permutation over 16 ranks nothing to send: use -b 32B or more",
+        ),
+        (
+            {"collective": "permutation", "flows_per_host": 22_769},
+            "22769 TCP connections from one rank do not fit: it has ports for 22768, use fewer",
+        ),
         ({"topology": "ring"}, "unknown topology 'ring': choose from "),
         ({"topology": "spine-leaf:spines=0"}, "spines=0 with leaves=4 leaves the leaves unconnected"),
         (

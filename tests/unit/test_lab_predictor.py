@@ -7,6 +7,7 @@ import pytest
 
 from lab.predictor import Latency, Sends, levels, mss_bytes, predict, roofline_s
 from topologies import Fabric, Port, topology
+from traffic.schedule import Connection
 
 NO_LATENCY = Latency(per_hop_s=0.0, end_s=0.0)
 
@@ -19,20 +20,20 @@ def ring(n: int, n_bytes: int) -> Sends:
     has_dep = step > 0
     deps = ((step - 1) * n + (rank - 1) % n)[has_dep]
     start = np.concatenate(([0], np.cumsum(has_dep))).astype(np.int64)
-    return Sends(rank, (rank + 1) % n, np.full(n * steps, n_bytes), start, deps)
+    return Sends([(r, (r + 1) % n, 0) for r in range(n)], rank, np.full(n * steps, n_bytes), start, deps)
 
 
-def shortest(fabric: Fabric, n: int) -> dict[tuple[int, int], list[Port]]:
+def shortest(fabric: Fabric, n: int) -> dict[Connection, list[Port]]:
     """Ring neighbours' paths over the first spine, both ways."""
     hosts = [h.name for h in fabric.hosts][:n]
-    paths: dict[tuple[int, int], list[Port]] = {}
+    paths: dict[Connection, list[Port]] = {}
     for a in range(n):
         for b in ((a + 1) % n, (a - 1) % n):
             at, path = hosts[a], [fabric.scale_out_port(hosts[a])]
             leaf, to = fabric.switch_of(at), fabric.switch_of(hosts[b])
             for near, far in ([(leaf, "spine1"), ("spine1", to)] if leaf != to else []) + [(to, hosts[b])]:
                 path.append(next(own for own, other, _ in fabric.neighbours(near) if other.node == far))
-            paths[a, b] = path
+            paths[a, b, 0] = path
     return paths
 
 
@@ -72,7 +73,7 @@ def test_latency_longer_than_the_burst_is_paid_at_every_step() -> None:
     fabric = emulated(50, "spine-leaf:spines=1,leaves=1")
     hosts = [h.name for h in fabric.hosts]
     paths = {
-        (a, b): [fabric.scale_out_port(hosts[a]), fabric.peer(fabric.scale_out_port(hosts[b]))]
+        (a, b, 0): [fabric.scale_out_port(hosts[a]), fabric.peer(fabric.scale_out_port(hosts[b]))]
         for a in range(n) for b in range(n) if a != b
     }  # fmt: skip
     slow, fast = (
@@ -99,25 +100,24 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
     fabric = emulated(50)
     paths = shortest(fabric, 16)
     via = {k: paths[k] for k in paths}
-    up, down = paths[3, 4][1:3]
-    via[2, 6] = [fabric.scale_out_port("h3"), up, down, fabric.peer(fabric.scale_out_port("h7"))]
+    up, down = paths[3, 4, 0][1:3]
+    via[2, 6, 0] = [fabric.scale_out_port("h3"), up, down, fabric.peer(fabric.scale_out_port("h7"))]
     mss = mss_bytes(9000)
 
-    def pair(pairs: list[tuple[int, int]]) -> Sends:
-        src, dst = (np.array(x) for x in zip(*pairs, strict=True))
-        return Sends(
-            src, dst, np.full(len(pairs), 1000 * mss), np.zeros(len(pairs) + 1, dtype=np.int64), np.zeros(0, np.int64)
-        )
+    def at_once(*connections: Connection) -> Sends:
+        m = len(connections)
+        no_deps = np.zeros(m + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return Sends(connections, np.arange(m), np.full(m, 1000 * mss), *no_deps)
 
-    alone = predict(fabric, pair([(3, 4)]), via, 9000, latency=NO_LATENCY)
-    both = predict(fabric, pair([(3, 4), (2, 6)]), via, 9000, latency=NO_LATENCY)
+    alone = predict(fabric, at_once((3, 4, 0)), via, 9000, latency=NO_LATENCY)
+    both = predict(fabric, at_once((3, 4, 0), (2, 6, 0)), via, 9000, latency=NO_LATENCY)
     assert both.seconds / alone.seconds == pytest.approx(2.0, rel=0.01)
     assert both.bottleneck == "leaf1->spine1"
 
 
 def test_nothing_to_send_takes_no_time() -> None:
     empty = np.zeros(0, dtype=np.int64)
-    result = predict(emulated(50), Sends(empty, empty, empty, np.zeros(1, np.int64), empty), {}, 9000)
+    result = predict(emulated(50), Sends((), empty, empty, np.zeros(1, np.int64), empty), {}, 9000)
     assert (result.seconds, result.bottleneck) == (0.0, "")
 
 

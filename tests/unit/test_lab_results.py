@@ -1,6 +1,7 @@
 """A results folder: exact columns, no row is no accident, never half a file."""
 
 import csv
+import errno
 import json
 import os
 from dataclasses import replace
@@ -15,24 +16,18 @@ import pytest
 from lab import report, results
 from lab.errors import LabError
 from lab.rows import IterationRecord, LinkSamples, LinkTotal
+from tests.results_folder import COLUMNS, FILES
 from tests.unit.lab_samples import record, row
 from topologies import Fabric, topology
 from topologies.describe import describe
 
-COLUMNS = [
-    "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
-    "time_dilation", "seed", "size_bytes", "emulated_bytes", "iterations", "time_s", "emulated_s", "time_p50_s", "time_p95_s",
-    "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
-    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason",
-]  # fmt: skip
-FILES = {
-    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
-}  # fmt: skip
 NOW = datetime(2026, 1, 5, 10, 11, 12, tzinfo=timezone.utc)
 
 
 def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
-    iterations = [IterationRecord("all_reduce", "ring", 2**30, False, i, 1.0, 5.1, 0.041, 3, 0) for i in range(3)]
+    iterations = [
+        IterationRecord("all_reduce", "ring", 2**30, False, i, 1.0, 5.1, 0.041, 3, 0, 0.9, 0.8) for i in range(3)
+    ]
     links = LinkSamples(
         np.array([0.0, 0.1]), ("h1-eth0", "leaf1-eth1"), ("h1->leaf1", "leaf1->h1"), np.array([[0, 0], [7, 9]])
     )
@@ -80,6 +75,22 @@ def test_an_unwritable_place_is_refused_before_the_run(tmp_path: Path) -> None:
         LabError, match=r"^results cannot be written to '.*/file/results': Not a directory: use --out DIR$"
     ):
         results.new_folder(tmp_path / "file" / "results", "x", "y", NOW)
+
+
+def test_a_full_disk_is_refused_in_one_line_and_leaves_the_file_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results.write(tmp_path, record(row()))
+    before = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+
+    def half(path: Path, text: str, encoding: str) -> int:
+        path.write_bytes(text.encode(encoding)[: len(text) // 2])
+        raise OSError(errno.ENOSPC, "whatever a library makes of it")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(LabError, match=r"^results cannot be written to '.*': No space left on device: use --out DIR$"):
+        results.write(tmp_path, record(row(), row()))
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

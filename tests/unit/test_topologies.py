@@ -75,18 +75,19 @@ def test_describe_spine_leaf_by_hand() -> None:
     d = describe(topology("spine-leaf").build())
     assert (d["hosts"], d["switches"], d["links"]) == (16, 6, {"scale-out": 24})
     assert d["ports"] == {"host": 16, "leaf": 24, "spine": 8}
-    assert (d["diameter"], d["path_diversity"], d["transceivers"]) == (2, 2, 48)
+    assert (d["diameter"], d["path_diversity"]) == (2, 2)
+    assert (d["cables"], d["cable_ends"], d["transceivers"]) == ({"dac": 16, "fibre": 8}, 48, 16)
     assert d["mean_path"] == pytest.approx(12 * 2 / 15)
     assert (d["bisection_gbps"], d["oversubscription"]) == (1600.0, 2.0)
-    # 32 switch ports, 16 NICs, 48 transceivers, 24 cables at the reference rate.
-    assert d["cost"] == 32 * 400 + 16 * 1200 + 48 * 500 + 24 * 50
-    assert d["power_w"] == 32 * 20 + 16 * 25 + 48 * 9
+    # 32 switch ports, 16 NICs, 16 DACs, 8 fibres with two transceivers each, at the reference rate.
+    assert d["cost"] == 32 * 400 + 16 * 1200 + 16 * 100 + 8 * 50 + 16 * 500
+    assert d["power_w"] == 32 * 20 + 16 * 25 + 16 * 9
     assert list(d)[:2] == ["fabric", "parameters"] and Fabric.from_dict(d).hosts
 
 
-def test_two_tier_transceivers_follow_the_published_count() -> None:
-    """N hosts at full bisection need 4N transceivers: two ends of a host's cable and of an uplink."""
-    assert describe(topology("spine-leaf:spines=4,leaves=8").build())["transceivers"] == 4 * 32
+def test_two_tier_cable_ends_follow_the_published_count() -> None:
+    """N hosts at full bisection need 4N cable ends: two of a host's cable and of an uplink."""
+    assert describe(topology("spine-leaf:spines=4,leaves=8").build())["cable_ends"] == 4 * 32
 
 
 def test_a_fabric_of_unknown_origin_has_no_bisection() -> None:

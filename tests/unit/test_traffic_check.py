@@ -45,7 +45,9 @@ def with_sends(schedule: Schedule, chosen: NDArray[Any]) -> Schedule:
     n_deps = np.diff(schedule.dep_start)[chosen]
     return replace(
         schedule,
-        **{c: getattr(schedule, c)[chosen] for c in ("src", "dst", "first_chunk", "n_chunks_sent", "reduce")},
+        **{
+            c: getattr(schedule, c)[chosen] for c in ("src", "dst", "channel", "first_chunk", "n_chunks_sent", "reduce")
+        },
         dep_start=np.concatenate(([0], np.cumsum(n_deps))),
         deps=np.concatenate([schedule.deps_of(i) for i in chosen]),
     )
@@ -68,8 +70,8 @@ def test_additions_need_no_order_among_themselves(n_ranks: int) -> None:
     verify(star(n_ranks).build())
 
 
-def test_the_order_on_a_pair_stands_for_dependencies() -> None:
-    """Rank 1 gets chunk 0 before chunk 1 on the same pair, so what waits for chunk 1 may send both."""
+def test_the_order_on_a_connection_stands_for_dependencies() -> None:
+    """Rank 1 gets chunk 0 before chunk 1 on the same connection, so what waits for chunk 1 may send both."""
     builder = ScheduleBuilder("all_gather", "chain", 2, 4)
     first = builder.send(0, 1, 0, reduce=False)
     second = builder.send(0, 1, 1, reduce=False)
@@ -83,6 +85,17 @@ def test_the_order_on_a_pair_stands_for_dependencies() -> None:
     last = relay.send(2, 1, 0, n_chunks=2, reduce=False, after=[last])
     relay.send(1, 0, 0, n_chunks=2, reduce=False, after=[last])
     verify(relay.build())
+
+
+def test_channels_of_one_pair_are_in_no_order() -> None:
+    relay = ScheduleBuilder("all_reduce", "chain", 3, 2)
+    relay.send(0, 1, 0, reduce=True)
+    last = relay.send(0, 1, 1, reduce=True, channel=1)
+    relay.send(1, 2, 0, n_chunks=2, reduce=True, after=[last])
+    assert refusal(relay.build()) == (
+        "chunk 0 at rank 1 is left to chance: send 0 (0 -> 1, chunk 0) adds to it, send 2 (1 -> 2, chunks 0 to 1) sends it, "
+        "and neither waits for the other"
+    )
 
 
 @pytest.mark.parametrize("n_ranks", [128, 256])
@@ -166,17 +179,19 @@ def test_sending_what_is_not_there() -> None:
 def test_a_cycle() -> None:
     ring_of_waits = replace(ring(2), deps=np.array([3, 2], dtype=np.int32))
     assert refusal(ring_of_waits) == (
-        "2 sends wait for each other (dependencies and the order on a pair): 2 (0 -> 1, chunk 1), 3 (1 -> 0, chunk 0)"
+        "2 sends wait for each other (dependencies and the order on a connection): 2 (0 -> 1, chunk 1), 3 (1 -> 0, chunk 0)"
     )
 
 
-def test_a_cycle_through_the_order_on_a_pair() -> None:
+def test_a_cycle_through_the_order_on_a_connection() -> None:
     """Send 0 waits for send 2, which stands behind send 1, which waits for send 0."""
     builder = ScheduleBuilder("all_reduce", "test", 2, 1)
     for src in (1, 0, 0):
         builder.send(src, 1 - src, 0, reduce=True)
     waits = replace(builder.build(), dep_start=np.array([0, 1, 2, 2]), deps=np.array([2, 0], dtype=np.int32))
-    assert refusal(waits).startswith("3 sends wait for each other (dependencies and the order on a pair): 0 (1 -> 0")
+    assert refusal(waits).startswith(
+        "3 sends wait for each other (dependencies and the order on a connection): 0 (1 -> 0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,6 +212,10 @@ def test_out_of_range(column: str, value: int, text: str) -> None:
     assert refusal(with_value(ring(), column, 3, value)) == text
 
 
+def test_a_channel_below_zero() -> None:
+    assert refusal(with_value(ring(), "channel", 3, -1)).endswith("is impossible: channels count from 0")
+
+
 def test_waiting_for_nothing_or_for_something_elsewhere() -> None:
     assert refusal(with_value(ring(), "deps", 0, 24)) == "send 4 (0 -> 1, chunk 3) waits for send 24: sends are 0 to 23"
     assert refusal(with_value(ring(), "deps", 0, 2)) == (
@@ -206,7 +225,7 @@ def test_waiting_for_nothing_or_for_something_elsewhere() -> None:
 
 def test_columns_of_different_lengths() -> None:
     assert refusal(replace(ring(), src=ring().src[:20])) == (
-        "the schedule's columns do not fit together: [20, 24, 24, 24, 24], 25 and 20"
+        "the schedule's columns do not fit together: [20, 24, 24, 24, 24, 24], 25 and 20"
     )
 
 
@@ -290,7 +309,9 @@ def random_schedules(draw: st.DrawFn) -> Schedule:
         first = draw(st.integers(0, n_chunks - 1))
         n_sent = draw(st.integers(1, n_chunks - first))
         after = draw(st.lists(st.sampled_from(received[src]), unique=True)) if received[src] else []
-        number = builder.send(src, dst, first, n_chunks=n_sent, reduce=draw(st.booleans()), after=after)
+        number = builder.send(
+            src, dst, first, n_chunks=n_sent, reduce=draw(st.booleans()), after=after, channel=draw(st.integers(0, 1))
+        )
         received[dst].append(number)
     return builder.build()
 
@@ -303,7 +324,7 @@ def has_race(s: Schedule) -> bool:
         before[2 * i, 2 * i + 1] = True
         before[2 * s.deps_of(i) + 1, 2 * i] = True
         for j in range(i):
-            if (s.src[i], s.dst[i]) == (s.src[j], s.dst[j]):
+            if (s.src[i], s.dst[i], s.channel[i]) == (s.src[j], s.dst[j], s.channel[j]):
                 before[2 * j, 2 * i] = before[2 * j + 1, 2 * i + 1] = True
     for k in range(2 * m):
         before |= before[:, k : k + 1] & before[k]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import traffic
-from traffic import COLLECTIVES, Schedule, TrafficError
+from traffic import COLLECTIVES, PATTERNS, Schedule, TrafficError
 from traffic.check import CONTRACTS, verify
 from traffic.conventions import bus_factor
 from traffic.races import order
@@ -49,7 +49,9 @@ def test_what_is_sent_is_received(collective: str, algorithm: str, count: int) -
 def test_columns_have_the_types_that_keep_them_small(collective: str, algorithm: str) -> None:
     for n in (1, 4):
         s = traffic.schedule(collective, algorithm, n)
-        assert {c.dtype for c in (s.src, s.dst, s.first_chunk, s.n_chunks_sent, s.deps)} == {np.dtype(np.int32)}
+        assert {c.dtype for c in (s.src, s.dst, s.channel, s.first_chunk, s.n_chunks_sent, s.deps)} == {
+            np.dtype(np.int32)
+        }
         assert (s.reduce.dtype, s.dep_start.dtype) == (np.dtype(np.bool_), np.dtype(np.int64))
 
 
@@ -57,7 +59,7 @@ def test_columns_have_the_types_that_keep_them_small(collective: str, algorithm:
 def test_one_rank_sends_nothing(collective: str, algorithm: str) -> None:
     schedule = traffic.schedule(collective, algorithm, 1)
     assert len(schedule) == 0
-    assert schedule.pairs == []
+    assert schedule.connections == []
     assert schedule.sent_per_rank(1000).tolist() == [0]
 
 
@@ -88,7 +90,7 @@ def plain_ring(n: int) -> Schedule:
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
 def test_the_ring_is_the_one_in_the_literature(n: int) -> None:
     a, b = traffic.schedule("all_reduce", "ring", n), plain_ring(n)
-    for column in ("src", "dst", "first_chunk", "n_chunks_sent", "reduce", "dep_start", "deps"):
+    for column in ("src", "dst", "channel", "first_chunk", "n_chunks_sent", "reduce", "dep_start", "deps"):
         np.testing.assert_array_equal(getattr(a, column), getattr(b, column), column)
 
 
@@ -98,7 +100,7 @@ def test_eight_ranks_and_a_mebibyte() -> None:
     assert set((ring.elements(count) * 4).tolist()) == {131_072}
     assert set((ring.sent_per_rank(count) * 4).tolist()) == {1_835_008}
     assert set((ring.received_per_rank(count) * 4).tolist()) == {1_835_008}
-    assert ring.pairs == sorted((r, (r + 1) % 8) for r in range(8))
+    assert ring.connections == sorted((r, (r + 1) % 8, 0) for r in range(8))
 
 
 @pytest.mark.parametrize("n", range(1, 7))
@@ -125,7 +127,7 @@ def test_steps_of_the_ring(collective: str, steps: int) -> None:
 def test_a_ring_of_512_is_half_a_million_sends() -> None:
     ring = traffic.schedule("all_reduce", "ring", 512)
     assert len(ring) == 2 * 512 * 511
-    assert len(ring.pairs) == 512
+    assert len(ring.connections) == 512
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ def test_no_algorithm_means_the_collectives_first() -> None:
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     assert refusal("allreduce", None, 4) == (
-        f"unknown collective 'allreduce': choose from {', '.join(sorted(COLLECTIVES))}"
+        f"unknown collective 'allreduce': choose from {', '.join(sorted((*COLLECTIVES, *PATTERNS)))}"
     )
     assert refusal("all_reduce", "rign", 4) == (
         f"unknown algorithm of all_reduce 'rign': choose from {', '.join(sorted(COLLECTIVES['all_reduce']))}"

@@ -3,6 +3,8 @@
 import os
 import random
 import socket
+import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -52,7 +54,7 @@ def test_values_are_right_however_few_bytes_the_network_takes_at_a_time(
 
 def test_a_second_run_starts_afresh() -> None:
     s = schedule("all_reduce", "ring", 3)
-    with FakeTransport(s.pairs) as transport:
+    with FakeTransport(s.connections) as transport:
         replay = Replay(s, 100, transport)
         for _ in range(3):
             buffers = filled(s, 100)
@@ -85,7 +87,7 @@ def test_times_are_the_given_clock_s_and_relative_to_the_start() -> None:
     assert (result.finished % 1000 == 0).all()
 
 
-def test_one_pair_s_messages_are_told_apart_by_their_order() -> None:
+def test_one_connection_s_messages_are_told_apart_by_their_order() -> None:
     b = ScheduleBuilder("all_gather", "test", 2, 4)
     first = b.send(0, 1, 0, reduce=False)
     b.send(0, 1, 1, reduce=False)
@@ -95,7 +97,23 @@ def test_one_pair_s_messages_are_told_apart_by_their_order() -> None:
     assert result.finished[0] < result.finished[1]
 
 
-def test_a_send_that_is_ready_early_keeps_its_place_on_the_pair() -> None:
+def test_channels_of_one_pair_overtake_each_other() -> None:
+    """Channel 1 stands still; channel 0 arrives all the same."""
+    b = ScheduleBuilder("all_gather", "test", 2, 2)
+    b.send(0, 1, 0, reduce=False)
+    other = b.send(0, 1, 0, reduce=False, channel=1)
+    b.send(1, 0, 1, reduce=False, after=[other])
+    s = b.build()
+    assert s.connections == [(0, 1, 0), (0, 1, 1), (1, 0, 0)]
+    with FakeTransport(s.connections) as transport, FakeTransport(s.connections) as nowhere:
+        transport.senders[0, 1, 1], nowhere.senders[0, 1, 1] = nowhere.senders[0, 1, 1], transport.senders[0, 1, 1]
+        with pytest.raises(
+            ReplayStalledError, match=r": 2 of 3 .*: 1 \(0 -> 1 channel 1, 0 of 40 bytes came\), 2 \(1 -> 0"
+        ):
+            Replay(s, 20, transport).run(filled(s, 20), stall_s=0.05)
+
+
+def test_a_send_that_is_ready_early_keeps_its_place_on_its_connection() -> None:
     b = ScheduleBuilder("all_gather", "test", 3, 3)
     slow = b.send(1, 0, 1, reduce=False)
     b.send(0, 2, 1, reduce=False, after=[slow])
@@ -116,7 +134,7 @@ def test_empty_sends_release_long_chains_without_a_message() -> None:
     assert len(result.finished) == 2 * 128 * 127
 
 
-def test_an_empty_send_keeps_its_place_on_the_pair() -> None:
+def test_an_empty_send_keeps_its_place_on_its_connection() -> None:
     """Rank 1 waits for the empty send only, and may count on the full one before it: then its sum has rank 0's part."""
     b = ScheduleBuilder("all_reduce", "chain", 3, 2)
     b.send(0, 1, 0, reduce=True)
@@ -133,9 +151,9 @@ def test_an_empty_send_keeps_its_place_on_the_pair() -> None:
 def test_receivers_wake_for_64_kib_or_the_rest_of_the_message() -> None:
     s = schedule("all_gather", "ring", 2)
     count = 2 * 50_000
-    with FakeTransport(s.pairs, lambda: 70_000) as transport:
+    with FakeTransport(s.connections, lambda: 70_000) as transport:
         Replay(s, count, transport).run(filled(s, count))
-        expected = transport.receivers[0, 1].expected
+        expected = transport.receivers[0, 1, 0].expected
     assert expected[0] == 65536
     assert expected[-1] == 200_000 - 2 * 70_000
     assert max(expected) == 65536
@@ -143,8 +161,8 @@ def test_receivers_wake_for_64_kib_or_the_rest_of_the_message() -> None:
 
 def test_nothing_moving_is_an_error_that_names_what_is_stuck() -> None:
     s = schedule("all_reduce", "ring", 3)
-    with FakeTransport(s.pairs) as transport, FakeTransport(s.pairs) as nowhere:
-        transport.senders[1, 2] = nowhere.senders[1, 2]
+    with FakeTransport(s.connections) as transport, FakeTransport(s.connections) as nowhere:
+        transport.senders[1, 2, 0] = nowhere.senders[1, 2, 0]
         with pytest.raises(ReplayStalledError) as caught:
             Replay(s, 300, transport).run(filled(s, 300), stall_s=0.05)
     assert str(caught.value) == (
@@ -156,9 +174,9 @@ def test_nothing_moving_is_an_error_that_names_what_is_stuck() -> None:
 
 def test_half_a_message_is_counted_in_the_error() -> None:
     s = schedule("all_gather", "ring", 2)
-    with FakeTransport(s.pairs) as transport:
-        stuck = SendsOnce(transport.senders[0, 1].end, 100)
-        transport.senders[0, 1] = stuck
+    with FakeTransport(s.connections) as transport:
+        stuck = SendsOnce(transport.senders[0, 1, 0].end, 100)
+        transport.senders[0, 1, 0] = stuck
         with (
             closing(stuck),
             pytest.raises(ReplayStalledError, match=r": 0 \(0 -> 1, 100 of 2000 bytes came\)"),
@@ -166,35 +184,63 @@ def test_half_a_message_is_counted_in_the_error() -> None:
             Replay(s, 1000, transport).run(filled(s, 1000), stall_s=0.05)
 
 
+def test_a_network_that_is_gone_ends_the_iteration_at_once() -> None:
+    s = schedule("all_gather", "ring", 2)
+    lifeline, switch = os.pipe()
+    with FakeTransport(s.connections) as transport, FakeTransport(s.connections) as nowhere, os.fdopen(lifeline):
+        transport.senders[0, 1, 0] = nowhere.senders[0, 1, 0]
+        death = threading.Timer(0.1, os.close, [switch])
+        death.start()
+        began = time.monotonic()
+        with pytest.raises(
+            TransportError, match=r"^the network is gone: 1 of 2 sends have not arrived: 0 \(0 -> 1, 0 of"
+        ):
+            Replay(s, 1000, transport).run(filled(s, 1000), stall_s=10, lifeline=lifeline)
+        assert time.monotonic() - began < 1
+        death.join()
+
+
+def test_a_network_that_stays_changes_nothing() -> None:
+    s = schedule("all_reduce", "ring", 3)
+    buffers = filled(s, 100)
+    lifeline, switch = os.pipe()
+    with FakeTransport(s.connections) as transport, os.fdopen(lifeline), os.fdopen(switch, "w"):
+        Replay(s, 100, transport).run(buffers, lifeline=lifeline)
+    assert wrong(s, buffers) == 0
+
+
 def test_a_cycle_ends_in_the_deadline_instead_of_hanging() -> None:
     s = schedule("all_gather", "ring", 2)
     cyclic = replace(s, dep_start=np.array([0, 1, 2]), deps=np.array([1, 0], dtype=np.int32))
-    with FakeTransport(s.pairs) as transport, pytest.raises(ReplayStalledError, match="2 of 2 sends have not arrived"):
+    with (
+        FakeTransport(s.connections) as transport,
+        pytest.raises(ReplayStalledError, match="2 of 2 sends have not arrived"),
+    ):
         Replay(cyclic, 100, transport).run(filled(s, 100), stall_s=0.05)
 
 
 def test_a_closed_connection_is_named() -> None:
     s = schedule("all_gather", "ring", 2)
-    with FakeTransport(s.pairs) as transport:
-        transport.senders[0, 1].end.shutdown(socket.SHUT_WR)
+    with FakeTransport(s.connections) as transport:
+        transport.senders[0, 1, 0].end.shutdown(socket.SHUT_WR)
         with pytest.raises(TransportError, match=r"the connection 0 -> 1 broke \(.*Broken pipe\): 2 of 2 sends"):
             Replay(s, 100, transport).run(filled(s, 100))
 
 
 def test_a_connection_that_ends_halfway_is_named() -> None:
     s = schedule("all_gather", "ring", 2)
-    with FakeTransport(s.pairs) as transport, FakeTransport(s.pairs) as other:
-        transport.senders[0, 1].end.shutdown(socket.SHUT_WR)
-        transport.senders[0, 1] = other.senders[0, 1]
+    with FakeTransport(s.connections) as transport, FakeTransport(s.connections) as other:
+        transport.senders[0, 1, 0].end.shutdown(socket.SHUT_WR)
+        transport.senders[0, 1, 0] = other.senders[0, 1, 0]
         with pytest.raises(TransportError, match=r"the connection 0 -> 1 broke \(closed by the other end\)"):
             Replay(s, 100, transport).run(filled(s, 100))
 
 
 def test_bytes_that_no_send_explains_are_an_error() -> None:
     s = schedule("all_gather", "ring", 3)
-    with FakeTransport(s.pairs) as transport, FakeTransport(s.pairs) as nowhere:
-        transport.senders[0, 1].end.send(bytes(2 * 400 + 1))
-        transport.senders[1, 2] = nowhere.senders[1, 2]
+    with FakeTransport(s.connections) as transport, FakeTransport(s.connections) as nowhere:
+        transport.senders[0, 1, 0].end.send(bytes(2 * 400 + 1))
+        transport.senders[1, 2, 0] = nowhere.senders[1, 2, 0]
         with pytest.raises(TransportError, match="bytes that no send of the schedule explains"):
             Replay(s, 300, transport).run(filled(s, 300))
 
@@ -210,7 +256,10 @@ def test_bytes_that_no_send_explains_are_an_error() -> None:
 )
 def test_buffers_that_do_not_fit_are_refused(buffers: list[Any]) -> None:
     s = schedule("all_gather", "ring", 2)
-    with FakeTransport(s.pairs) as transport, pytest.raises(ValueError, match="need 2 contiguous float32 buffers of 8"):
+    with (
+        FakeTransport(s.connections) as transport,
+        pytest.raises(ValueError, match="need 2 contiguous float32 buffers of 8"),
+    ):
         Replay(s, 8, transport).run(buffers)
 
 
@@ -220,7 +269,7 @@ def test_an_interruption_leaves_no_descriptor_behind() -> None:
     def interrupted() -> int:
         raise KeyboardInterrupt
 
-    with FakeTransport(s.pairs, interrupted) as transport:
+    with FakeTransport(s.connections, interrupted) as transport:
         before = os.listdir("/proc/self/fd")
         with pytest.raises(KeyboardInterrupt):
             Replay(s, 100, transport).run(filled(s, 100))

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.traffic_fakes import filled, wrong
-from traffic import COLLECTIVES, TRANSPORTS, schedule
+from traffic import COLLECTIVES, PATTERNS, TRANSPORTS, Demand, schedule
 from traffic.errors import TrafficError, TransportError
 from traffic.replay import Replay
-from traffic.transport import Endpoint, Pair
+from traffic.schedule import Connection
+from traffic.transport import Endpoint
 from traffic.transports import tcp
 from traffic.transports.tcp import FIRST_CLIENT_PORT, SERVER_PORT, TcpTransport
 
@@ -30,8 +31,8 @@ def endpoints(n_ranks: int) -> list[Endpoint]:
     return [Endpoint(rank, f"h{rank + 1}", f"127.0.1.{rank + 1}") for rank in range(n_ranks)]
 
 
-def all_pairs(n_ranks: int) -> list[Pair]:
-    return [(src, dst) for src in range(n_ranks) for dst in range(n_ranks) if src != dst]
+def all_pairs(n_ranks: int) -> list[Connection]:
+    return [(src, dst, 0) for src in range(n_ranks) for dst in range(n_ranks) if src != dst]
 
 
 def ready(sockets: Sequence[socket.socket], timeout_s: float) -> bool:
@@ -45,7 +46,7 @@ def ready(sockets: Sequence[socket.socket], timeout_s: float) -> bool:
 @pytest.mark.parametrize("n_ranks", [2, 3, 5, 16])
 def test_every_algorithm_gives_the_right_values_over_tcp(collective: str, algorithm: str, n_ranks: int) -> None:
     s = schedule(collective, algorithm, n_ranks)
-    with open_tcp(endpoints(n_ranks), s.pairs) as transport:
+    with open_tcp(endpoints(n_ranks), s.connections) as transport:
         for count in (1, 997, 300_000):
             buffers = filled(s, count)
             result = Replay(s, count, transport).run(buffers, stall_s=5.0)
@@ -53,67 +54,86 @@ def test_every_algorithm_gives_the_right_values_over_tcp(collective: str, algori
             assert (result.finished > 0).all()
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_flow_of_a_pattern_arrives_over_its_own_connection(pattern: str) -> None:
+    s = schedule(pattern, None, 6, Demand(flows_per_host=8, group_size=2))
+    with open_tcp(endpoints(6), s.connections) as transport:
+        count = 30_001 * s.n_chunks
+        buffers = filled(s, count)
+        Replay(s, count, transport).run(buffers, stall_s=5.0)
+        assert wrong(s, buffers) == 0
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_the_planned_flows_are_the_real_ones(transport: str) -> None:
-    """All ordered pairs of 5 ranks: what a path predictor was told is what the sockets use."""
+    """All ordered pairs of 5 ranks, two channels each: what a path predictor was told is what the sockets use."""
     made = TRANSPORTS[transport]
-    planned = made.plan(endpoints(5), all_pairs(5))
-    with made(endpoints(5), all_pairs(5)) as opened:
+    connections = [(src, dst, channel) for src, dst, _ in all_pairs(5) for channel in range(2)]
+    planned = made.plan(endpoints(5), connections)
+    assert [f.connection for f in planned] == connections
+    with made(endpoints(5), connections) as opened:
         assert opened.flows == planned
         for f in planned:
-            sender, receiver = opened.senders[f.src_rank, f.dst_rank], opened.receivers[f.src_rank, f.dst_rank]
+            sender, receiver = opened.senders[f.connection], opened.receivers[f.connection]
             assert sender.getsockname() == receiver.getpeername() == (f.src_ip, f.src_port)
             assert sender.getpeername() == receiver.getsockname() == (f.dst_ip, f.dst_port)
-    assert len({(f.src_ip, f.dst_ip, f.proto, f.src_port, f.dst_port) for f in planned}) == 20
+    assert len({(f.src_ip, f.dst_ip, f.proto, f.src_port, f.dst_port) for f in planned}) == 40
 
 
 def test_ports_stay_below_the_ephemeral_ones() -> None:
     ranks = 512
-    flows = TcpTransport.plan(endpoints(ranks), [(0, r) for r in range(1, ranks)])
+    flows = TcpTransport.plan(endpoints(ranks), [(0, r, 0) for r in range(1, ranks)])
     assert {f.dst_port for f in flows} == set(range(SERVER_PORT + 1, SERVER_PORT + ranks))
     assert max(f.src_port for f in flows) == FIRST_CLIENT_PORT + ranks - 2 < 32768
 
 
+def test_more_connections_than_ports_are_refused() -> None:
+    with pytest.raises(
+        TrafficError, match=r"^22769 TCP connections from one rank do not fit: it has ports for 22768, use fewer$"
+    ):
+        TcpTransport.plan(endpoints(2), [(0, 1, channel) for channel in range(22_769)])
+
+
 def test_settings_are_read_from_the_sockets() -> None:
-    with TcpTransport(endpoints(2), [(0, 1)], congestion_control="reno") as transport:
+    with TcpTransport(endpoints(2), [(0, 1, 0)], congestion_control="reno") as transport:
         assert transport.settings() == {"tcp_nodelay": "1", "congestion_control": "reno"}
-        control = transport.receivers[0, 1].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        control = transport.receivers[0, 1, 0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         assert control.rstrip(b"\0") == b"reno"
 
 
 def test_counters_come_from_the_kernel_for_each_connection() -> None:
-    with open_tcp(endpoints(2), [(0, 1), (1, 0)]) as transport:
-        before = transport.counters_by_pair()
-        transport.senders[0, 1].send(bytes(1000))
-        assert ready([transport.receivers[0, 1]], 1.0)
-        after = transport.counters_by_pair()
-        assert after[0, 1].segments == before[0, 1].segments + 1
-        assert after[1, 0] == before[1, 0]
+    with open_tcp(endpoints(2), [(0, 1, 0), (1, 0, 0)]) as transport:
+        before = transport.counters_by_connection()
+        transport.senders[0, 1, 0].send(bytes(1000))
+        assert ready([transport.receivers[0, 1, 0]], 1.0)
+        after = transport.counters_by_connection()
+        assert after[0, 1, 0].segments == before[0, 1, 0].segments + 1
+        assert after[1, 0, 0] == before[1, 0, 0]
         assert transport.counters().segments == sum(c.segments for c in after.values())
         assert transport.counters().retransmits == 0
 
 
 def test_a_stream_wakes_when_what_it_expects_is_there() -> None:
-    with open_tcp(endpoints(2), [(0, 1)]) as transport:
-        receiver = transport.receivers[0, 1]
+    with open_tcp(endpoints(2), [(0, 1, 0)]) as transport:
+        receiver = transport.receivers[0, 1, 0]
         receiver.expect(1000)
-        transport.senders[0, 1].send(bytes(999))
+        transport.senders[0, 1, 0].send(bytes(999))
         assert not ready([receiver], 0.05)
-        transport.senders[0, 1].send(bytes(1))
+        transport.senders[0, 1, 0].send(bytes(1))
         assert ready([receiver], 1.0)
 
 
 def test_a_stream_that_expects_more_than_the_window_wakes_all_the_same() -> None:
-    with open_tcp(endpoints(2), [(0, 1)]) as transport:
-        transport.receivers[0, 1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        transport.receivers[0, 1].expect(1 << 20)
-        transport.senders[0, 1].send(bytes(1 << 20))
-        assert ready([transport.receivers[0, 1]], 1.0)
+    with open_tcp(endpoints(2), [(0, 1, 0)]) as transport:
+        transport.receivers[0, 1, 0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        transport.receivers[0, 1, 0].expect(1 << 20)
+        transport.senders[0, 1, 0].send(bytes(1 << 20))
+        assert ready([transport.receivers[0, 1, 0]], 1.0)
 
 
 def test_an_unknown_congestion_control_is_refused_with_the_known_ones() -> None:
     with pytest.raises(TrafficError, match=r"congestion control 'warp': .*; this kernel has .*(reno|cubic)"):
-        TcpTransport(endpoints(2), [(0, 1)], congestion_control="warp")
+        TcpTransport(endpoints(2), [(0, 1, 0)], congestion_control="warp")
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -122,7 +142,7 @@ def test_a_port_in_use_is_named() -> None:
         other.bind(("127.0.1.2", SERVER_PORT + 1))
         other.listen()
         with pytest.raises(TransportError, match=r"cannot use 127\.0\.1\.2, TCP port 5001: Address already in use"):
-            open_tcp(endpoints(2), [(0, 1)])
+            open_tcp(endpoints(2), [(0, 1, 0)])
 
 
 def test_a_refused_connection_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +151,7 @@ def test_a_refused_connection_is_named_at_once(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         TransportError, match=r"2 of 2 .*not made, among them h1 -> h2 \(Connection refused\), h2 -> h3"
     ):
-        open_tcp(endpoints(3), [(0, 1), (1, 2)])
+        open_tcp(endpoints(3), [(0, 1, 0), (1, 2, 0)])
     assert time.monotonic() - begun < 1.0
 
 
@@ -141,7 +161,7 @@ def test_a_silent_host_is_named_when_time_is_up(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(
         TransportError, match=r"2 of 2 TCP connections were not made, .* h1 -> h2 \(no answer within 0\.3 s\)"
     ):
-        open_tcp(endpoints(3), [(0, 1), (1, 2)], connect_deadline_s=0.3)
+        open_tcp(endpoints(3), [(0, 1, 0), (1, 2, 0)], connect_deadline_s=0.3)
 
 
 def test_a_stranger_s_connection_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +173,8 @@ def test_a_stranger_s_connection_is_turned_away(monkeypatch: pytest.MonkeyPatch)
         connect(self, flow)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TcpTransport, "_connect", connect_both)
-    with open_tcp(endpoints(2), [(0, 1)]) as transport:
-        assert transport.receivers[0, 1].getpeername() == ("127.0.1.1", FIRST_CLIENT_PORT)
+    with open_tcp(endpoints(2), [(0, 1, 0)]) as transport:
+        assert transport.receivers[0, 1, 0].getpeername() == ("127.0.1.1", FIRST_CLIENT_PORT)
         with strangers[0], pytest.raises(ConnectionResetError):
             strangers[0].recv(1)
 
@@ -206,10 +226,10 @@ def test_a_failure_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> N
 def test_hosts_with_and_without_namespaces_do_not_mix() -> None:
     mixed = [Endpoint(0, "h1", "127.0.1.1", "/proc/self/ns/net"), Endpoint(1, "h2", "127.0.1.2")]
     with pytest.raises(ValueError, match="either all ranks live in namespaces or none does"):
-        open_tcp(mixed, [(0, 1), (1, 0)])
+        open_tcp(mixed, [(0, 1, 0), (1, 0, 0)])
 
 
 def test_a_namespace_that_is_not_there_is_named() -> None:
     missing = [Endpoint(r, f"h{r}", f"127.0.1.{r + 1}", "nowhere") for r in range(2)]
     with pytest.raises(TransportError, match=r"cannot make the ranks' sockets: .*No such file or directory: .*nowhere"):
-        open_tcp(missing, [(0, 1)])
+        open_tcp(missing, [(0, 1, 0)])

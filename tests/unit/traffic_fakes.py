@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from traffic import values
 from traffic.replay import Clock, IterationResult, Replay
-from traffic.schedule import Schedule
-from traffic.transport import Pair, TransportCounters, WireFlow
+from traffic.schedule import Connection, Schedule
+from traffic.transport import TransportCounters, WireFlow
 
 Portion = Callable[[], int]
 
@@ -71,18 +71,18 @@ class SendsOnce(FakeStream):
 
 
 class FakeTransport:
-    """Streams for `pairs`; as a context manager it closes them."""
+    """Streams for `connections`; as a context manager it closes them."""
 
     name = "fake"
 
-    def __init__(self, pairs: Sequence[Pair], portion: Portion = whole) -> None:
+    def __init__(self, connections: Sequence[Connection], portion: Portion = whole) -> None:
         self.flows: list[WireFlow] = []
-        self.senders: dict[Pair, FakeStream] = {}
-        self.receivers: dict[Pair, FakeStream] = {}
-        for pair in pairs:
+        self.senders: dict[Connection, FakeStream] = {}
+        self.receivers: dict[Connection, FakeStream] = {}
+        for connection in connections:
             sender, receiver = socket.socketpair()
-            self.senders[pair] = FakeStream(sender, portion)
-            self.receivers[pair] = FakeStream(receiver, portion)
+            self.senders[connection] = FakeStream(sender, portion)
+            self.receivers[connection] = FakeStream(receiver, portion)
         # Tests exchange streams; all of these are closed nevertheless.
         self._ends = [s.end for s in (*self.senders.values(), *self.receivers.values())]
 
@@ -95,8 +95,8 @@ class FakeTransport:
     def counters(self) -> TransportCounters:
         return TransportCounters(0, 0)
 
-    def counters_by_pair(self) -> Mapping[Pair, TransportCounters]:
-        return {pair: TransportCounters(0, 0) for pair in self.senders}
+    def counters_by_connection(self) -> Mapping[Connection, TransportCounters]:
+        return {connection: TransportCounters(0, 0) for connection in self.senders}
 
     def settings(self) -> Mapping[str, str]:
         return {}
@@ -121,14 +121,13 @@ def filled(schedule: Schedule, count: int) -> list[NDArray[np.float32]]:
     """Every rank's input."""
     buffers: list[NDArray[np.float32]] = [np.empty(count, dtype=np.float32) for _ in range(schedule.n_ranks)]
     for rank, buffer in enumerate(buffers):
-        values.fill(buffer, schedule.collective, rank, schedule.n_ranks)
+        values.fill(buffer, schedule, rank)
     return buffers
 
 
 def wrong(schedule: Schedule, buffers: Sequence[NDArray[np.float32]]) -> int:
     """Wrong elements over all ranks' outputs."""
-    n = schedule.n_ranks
-    return sum(values.wrong(buffer, schedule.collective, rank, n) for rank, buffer in enumerate(buffers))
+    return sum(values.wrong(buffer, schedule, rank) for rank, buffer in enumerate(buffers))
 
 
 def replayed(
@@ -136,6 +135,6 @@ def replayed(
 ) -> tuple[IterationResult, int]:
     """One iteration over a fake transport, and how many elements came out wrong."""
     buffers = filled(schedule, count)
-    with FakeTransport(schedule.pairs, portion) as transport:
+    with FakeTransport(schedule.connections, portion) as transport:
         result = Replay(schedule, count, transport, clock or Ticks()).run(buffers, stall_s=2.0)
     return result, wrong(schedule, buffers)

@@ -43,6 +43,7 @@ def _pass_around(collective: str, n: int, *, first_chunk: int, steps: int, reduc
         n,
         src=rank,
         dst=(rank + 1) % n,
+        channel=np.zeros(m, dtype=np.int32),
         first_chunk=(rank + first_chunk - step) % n,
         n_chunks_sent=np.ones(m, dtype=np.int32),
         reduce=step < reducing,

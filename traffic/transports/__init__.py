@@ -1,1 +1,1 @@
-"""One file per transport: it opens a stream for every pair of ranks that sends."""
+"""One file per transport: it opens a stream for every connection of a schedule."""

@@ -1,6 +1,6 @@
-"""TCP: one connection per ordered pair, made inside the hosts' namespaces, driven from one process.
+"""TCP: the schedule's connections, made inside the hosts' namespaces, driven from one process.
 
-A connection carries data in one direction only, so a 5-tuple is one direction's data and its path can be computed before
+Each carries data in one direction only, so a 5-tuple is one direction's data and its path can be computed before
 the run: ports are chosen here and bound explicitly.
 
 Socket buffers are left to the kernel's autotuning: setting a size switches it off for that socket, and a send buffer that
@@ -20,11 +20,13 @@ from typing import NoReturn
 
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
-from traffic.transport import Endpoint, Pair, TransportCounters, WireFlow
+from traffic.schedule import Connection
+from traffic.transport import Endpoint, TransportCounters, WireFlow
 
 # Below the kernel's ephemeral ports (32768 and up), so that nothing else takes one.
 SERVER_PORT = 5000
 FIRST_CLIENT_PORT = 10_000
+_CLIENT_PORTS = 32_768 - FIRST_CLIENT_PORT
 # People wait at the prompt: an unreachable host must show before that gets long.
 _CONNECT_DEADLINE_S = 15.0
 # Descriptors a process needs beside its connections: libraries, logs, netlink, pipes.
@@ -42,7 +44,7 @@ class TcpStream(socket.socket):
 
 
 class TcpTransport:
-    """Connections for `pairs`, opened at once; `close()` or a `with` block ends them.
+    """`connections`, opened at once; `close()` or a `with` block ends them.
 
     Raises TrafficError for what can be seen before (open files, congestion control), TransportError, after
     `connect_deadline_s` at most, for hosts that do not reach each other.
@@ -53,7 +55,7 @@ class TcpTransport:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        pairs: Sequence[Pair],
+        connections: Sequence[Connection],
         *,
         congestion_control: str = "cubic",
         connect_deadline_s: float = _CONNECT_DEADLINE_S,
@@ -61,10 +63,10 @@ class TcpTransport:
         self._endpoints = {e.rank: e for e in endpoints}
         self._congestion_control = congestion_control
         self._connect_deadline_s = connect_deadline_s
-        self.flows = self.plan(endpoints, pairs)
-        _allow_open_files(2 * len(pairs) + len(endpoints))
-        self.senders: dict[Pair, TcpStream] = {}
-        self.receivers: dict[Pair, TcpStream] = {}
+        self.flows = self.plan(endpoints, connections)
+        _allow_open_files(2 * len(connections) + len(endpoints))
+        self.senders: dict[Connection, TcpStream] = {}
+        self.receivers: dict[Connection, TcpStream] = {}
         try:
             self._open()
         except BaseException:
@@ -81,12 +83,12 @@ class TcpTransport:
         _close_all((*self.senders.values(), *self.receivers.values()))
 
     def counters(self) -> TransportCounters:
-        each = self.counters_by_pair().values()
+        each = self.counters_by_connection().values()
         return TransportCounters(sum(c.retransmits for c in each), sum(c.segments for c in each))
 
-    def counters_by_pair(self) -> dict[Pair, TransportCounters]:
+    def counters_by_connection(self) -> dict[Connection, TransportCounters]:
         """From the sending ends' TCP_INFO; connection set-up included."""
-        return {pair: _tcp_info(s) for pair, s in self.senders.items()}
+        return {connection: _tcp_info(s) for connection, s in self.senders.items()}
 
     def settings(self) -> Mapping[str, str]:
         """What the sockets say, not what was asked for."""
@@ -95,15 +97,23 @@ class TcpTransport:
         return {"tcp_nodelay": "/".join(map(str, sorted(nodelay))), "congestion_control": "/".join(sorted(used))}
 
     @staticmethod
-    def plan(endpoints: Sequence[Endpoint], pairs: Sequence[Pair]) -> list[WireFlow]:
-        """The 5-tuples, without opening anything: the n-th connection of a rank leaves from its n-th client port."""
+    def plan(endpoints: Sequence[Endpoint], connections: Sequence[Connection]) -> list[WireFlow]:
+        """The 5-tuples, without opening anything: the n-th connection of a rank leaves from its n-th client port.
+
+        Raises TrafficError when a rank has more connections than ports.
+        """
         at = {e.rank: e for e in endpoints}
         opened: dict[int, int] = {}
         flows = []
-        for src, dst in pairs:
+        for src, dst, channel in connections:
             nth = opened[src] = opened.get(src, -1) + 1
             ports = (FIRST_CLIENT_PORT + nth, SERVER_PORT + dst)
-            flows.append(WireFlow(src, dst, at[src].ip, at[dst].ip, socket.IPPROTO_TCP, *ports))
+            flows.append(WireFlow(src, dst, channel, at[src].ip, at[dst].ip, socket.IPPROTO_TCP, *ports))
+        most = max(opened.values(), default=-1) + 1
+        if most > _CLIENT_PORTS:
+            raise TrafficError(
+                f"{most} TCP connections from one rank do not fit: it has ports for {_CLIENT_PORTS}, use fewer"
+            )
         return flows
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -119,7 +129,7 @@ class TcpTransport:
                 _bind(listener, self._endpoints[rank].ip, SERVER_PORT + rank)
                 listener.listen(callers[rank])
             for flow, client in zip(self.flows, self._sockets(f.src_rank for f in self.flows), strict=True):
-                self.senders[flow.src_rank, flow.dst_rank] = client
+                self.senders[flow.connection] = client
             for flow in self.flows:
                 self._connect(flow)
             self._accept_all(listeners)
@@ -140,30 +150,30 @@ class TcpTransport:
             ) from None
 
     def _connect(self, flow: WireFlow) -> None:
-        client = self.senders[flow.src_rank, flow.dst_rank]
+        client = self.senders[flow.connection]
         self._configure(client)
         _bind(client, flow.src_ip, flow.src_port)
         client.setblocking(False)
         failed = client.connect_ex((flow.dst_ip, flow.dst_port))
         if failed not in (0, errno.EINPROGRESS):
-            raise self._unreached(1, {(flow.src_rank, flow.dst_rank): os.strerror(failed)})
+            raise self._unreached(1, {flow.connection: os.strerror(failed)})
 
     def _accept_all(self, listeners: Mapping[int, TcpStream]) -> None:
         """Until every flow has its receiving end, a client has failed, or time is up."""
         flow_of = {(f.src_ip, f.src_port, f.dst_rank): f for f in self.flows}
         rank_of = {listener.fileno(): rank for rank, listener in listeners.items()}
-        client_of = {s.fileno(): pair for pair, s in self.senders.items()}
+        client_fds = {s.fileno() for s in self.senders.values()}
         deadline = time.monotonic() + self._connect_deadline_s
         with select.epoll() as poll:
             for listener in listeners.values():
                 listener.setblocking(False)
                 poll.register(listener.fileno(), select.EPOLLIN)
-            for fd in client_of:
+            for fd in client_fds:
                 # Errors are reported without being asked for; nothing else is of interest.
                 poll.register(fd, 0)
             while len(self.receivers) < len(self.flows):
                 ready = poll.poll(max(0.0, deadline - time.monotonic()))
-                if time.monotonic() >= deadline or any(fd in client_of for fd, _ in ready):
+                if time.monotonic() >= deadline or any(fd in client_fds for fd, _ in ready):
                     self._refuse_unreached()
                 for fd, _ in ready:
                     self._accept(listeners[rank_of[fd]], rank_of[fd], flow_of)
@@ -181,19 +191,19 @@ class TcpTransport:
             return
         accepted.setblocking(False)
         stream = TcpStream(accepted.family, accepted.type, accepted.proto, accepted.detach())
-        self.receivers[flow.src_rank, flow.dst_rank] = stream
+        self.receivers[flow.connection] = stream
 
     def _refuse_unreached(self) -> NoReturn:
-        missing = [pair for pair in self.senders if pair not in self.receivers]
-        reasons = {p: self.senders[p].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for p in missing}
+        missing = [c for c in self.senders if c not in self.receivers]
+        reasons = {c: self.senders[c].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for c in missing}
         # Those that failed say more than those that were still trying.
-        shown = sorted(missing, key=lambda p: not reasons[p])[:3]
+        shown = sorted(missing, key=lambda c: not reasons[c])[:3]
         silent = f"no answer within {self._connect_deadline_s:g} s"
-        raise self._unreached(len(missing), {p: os.strerror(reasons[p]) if reasons[p] else silent for p in shown})
+        raise self._unreached(len(missing), {c: os.strerror(reasons[c]) if reasons[c] else silent for c in shown})
 
-    def _unreached(self, n_missing: int, shown: Mapping[Pair, str]) -> TransportError:
+    def _unreached(self, n_missing: int, shown: Mapping[Connection, str]) -> TransportError:
         host = {rank: e.host for rank, e in self._endpoints.items()}
-        named = ", ".join(f"{host[src]} -> {host[dst]} ({why})" for (src, dst), why in shown.items())
+        named = ", ".join(f"{host[src]} -> {host[dst]} ({why})" for (src, dst, _), why in shown.items())
         return TransportError(
             f"{n_missing} of {len(self.flows)} TCP connections were not made, among them {named}: "
             f"these hosts do not reach each other"

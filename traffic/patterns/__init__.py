@@ -1,0 +1,1 @@
+"""One file per pattern: rank count and demand -> the ends of every flow."""
