@@ -99,7 +99,9 @@ class GotoTable:
 
 
 Forward = Output | Bundle | Group
-Action = SetField | DecTtl | Multipath | Forward | GotoTable
+# What ends a rule.
+End = Forward | GotoTable
+Action = SetField | DecTtl | Multipath | End
 
 
 def _check_basis(action: str, basis: int) -> None:

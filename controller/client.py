@@ -27,6 +27,12 @@ def links(rest_url: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
     return result
 
 
+def policy(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """GET /policy: name, readings, reactions; of one that follows measured load also period_s and decided."""
+    result: dict[str, Any] = _get(rest_url, "/policy", timeout_s)
+    return result
+
+
 def ports(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """GET /ports: counters by switch and interface under 'ports', switches that gave none under 'missing'."""
     result: dict[str, Any] = _get(rest_url, "/ports", timeout_s)

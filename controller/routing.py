@@ -11,7 +11,7 @@ from ipaddress import IPv4Network
 from controller.match import ipv4_int, value_and_mask
 from topologies.fabric import Fabric, Port
 
-# switch -> [(own port number, switch at the far end)]
+# switch -> [(own port number, switch at the far end)], by port number
 Adjacency = Mapping[str, list[tuple[int, str]]]
 # switch -> prefix -> own port numbers, ascending
 NextHops = Mapping[str, Mapping[str, tuple[int, ...]]]
@@ -24,7 +24,7 @@ def adjacency(fabric: Fabric, down: frozenset[int] = frozenset()) -> Adjacency:
         if link.index not in down and link.kind != "circuit" and link.a.node in result and link.b.node in result:
             result[link.a.node].append((link.a.number, link.b.node))
             result[link.b.node].append((link.b.number, link.a.node))
-    return result
+    return {switch: sorted(links) for switch, links in result.items()}
 
 
 def attached(fabric: Fabric, switch: str) -> list[tuple[Port, Port]]:
@@ -71,7 +71,7 @@ def next_hops(fabric: Fabric, down: frozenset[int] = frozenset()) -> NextHops:
         hops = distances(graph, owner)
         for switch in hops.keys() - {owner}:
             nearer = hops[switch] - 1
-            ports = tuple(sorted(port for port, peer in graph[switch] if hops.get(peer) == nearer))
+            ports = tuple([port for port, peer in graph[switch] if hops.get(peer) == nearer])
             result[switch].update(dict.fromkeys(its_prefixes, ports))
     return result
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from controller.actions import Action, Bundle, Forward, GotoTable, Output
+from controller.actions import Action, Bundle, End, GotoTable, Output
 from controller.flow import Packet
 from controller.match import Match, RuleError, ipv4_int, value_and_mask
 
@@ -29,7 +29,7 @@ class FlowRule:
 
     def __post_init__(self) -> None:
         *before, last = self.actions or (None,)
-        if not isinstance(last, Forward | GotoTable) or any(isinstance(a, Forward | GotoTable) for a in before):
+        if not isinstance(last, End) or any(isinstance(a, End) for a in before):
             raise RuleError(f"rule {self}: exactly one action must forward, and it must be the last")
         if isinstance(last, GotoTable) and last.table <= self.table:
             raise RuleError(f"rule {self}: a packet goes on to later tables only")
@@ -40,18 +40,16 @@ class FlowRule:
         return (self.table, self.priority, self.match)
 
     @property
-    def end(self) -> Forward | GotoTable:
+    def end(self) -> End:
         last = self.actions[-1]
-        assert isinstance(last, Forward | GotoTable)  # __post_init__ saw to it
+        assert isinstance(last, End)  # __post_init__ saw to it
         return last
 
     @cached_property
-    def _order(self) -> tuple[int, int, int, str]:
+    def order(self) -> tuple[int, int, int, str]:
+        """By table, the highest priority first, then by destination."""
         destination, _ = value_and_mask(self.match.ipv4_dst or "0.0.0.0")
         return (self.table, -self.priority, destination, str(self.match))
-
-    def __lt__(self, other: FlowRule) -> bool:
-        return self._order < other._order
 
     def __str__(self) -> str:
         match = ",".join(filter(None, (f"priority={self.priority}", str(self.match))))
@@ -103,7 +101,7 @@ class SwitchRules:
     groups: tuple[GroupRule, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "flows", tuple(sorted(self.flows)))
+        object.__setattr__(self, "flows", tuple(sorted(self.flows, key=lambda flow: flow.order)))
         object.__setattr__(self, "groups", tuple(sorted(self.groups)))
         _check_unique("rule", Counter(f.key for f in self.flows))
         _check_unique("group", Counter(g.group_id for g in self.groups))
@@ -116,7 +114,7 @@ class SwitchRules:
     def group_by_id(self) -> Mapping[int, GroupRule]:
         return {group.group_id: group for group in self.groups}
 
-    def ports_of(self, end: Forward | GotoTable) -> tuple[int, ...]:
+    def ports_of(self, end: End) -> tuple[int, ...]:
         """The ports through which packets may leave; none where a later table decides."""
         if isinstance(end, GotoTable):
             return ()

@@ -1,7 +1,9 @@
 """The controller against a real Open vSwitch, in a sandbox. Each test runs one function of this file there."""
 
+import itertools
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller import POLICIES, client, policy
+from controller import POLICIES, client, fits, policy, rules_of
 from controller.dataplane import DataPlane
 from controller.flow import TCP, UDP, Flow
 from tests.emulation.ovs_sandbox import (
@@ -31,6 +33,7 @@ from tests.emulation.ovs_sandbox import (
 )
 from tests.emulation.waiting import wait_for
 from topologies.builder import FabricBuilder
+from topologies.dragonfly import Dragonfly
 from topologies.fabric import Fabric, Port
 from topologies.spine_leaf import SpineLeaf
 
@@ -64,14 +67,17 @@ def two_stage_fabric() -> Fabric:
     return fabric.build()
 
 
-def traced_output(egress: Port, ingress: Port, flow: Flow, fabric: Fabric) -> str:
-    """The interface by which Open vSwitch says that the switch would send the flow."""
+def traced_output(egress: Port, ingress: Port, flow: Flow, eth_dst: str) -> tuple[str, str]:
+    """The interface by which Open vSwitch says that the switch would send the flow, and the MAC that it would have."""
     kind = {UDP: "udp", TCP: "tcp"}[flow.proto]
     text = (
-        f"in_port={ingress.number},{kind},dl_dst={fabric.gateway_mac},nw_src={flow.src_ip},nw_dst={flow.dst_ip},"
+        f"in_port={ingress.number},{kind},dl_dst={eth_dst},nw_src={flow.src_ip},nw_dst={flow.dst_ip},"
         f"nw_ttl=64,{kind}_src={flow.src_port},{kind}_dst={flow.dst_port}"
     )
-    return sh(f"ovs-appctl ofproto/trace --names {egress.node} '{text}'").splitlines()[-1].rpartition(",")[2]
+    trace = sh(f"ovs-appctl ofproto/trace --names {egress.node} '{text}'")
+    (final,) = re.findall(r"^Final flow: (.*)$", trace, re.MULTILINE)
+    written = re.search(r"dl_dst=([0-9a-f:]+)", final)
+    return trace.splitlines()[-1].rpartition(",")[2], written[1] if written else eth_dst
 
 
 def trace_random_flows(n: int) -> dict[str, Any]:
@@ -90,22 +96,45 @@ def trace_random_flows(n: int) -> dict[str, Any]:
             nic, first, second, *_ = plane.path(flow)
             ways.add((first.intf, second.intf))
             for before, egress in ((nic, first), (first, second)):
-                traced = traced_output(egress, fabric.peer(before), flow, fabric)
+                traced, _ = traced_output(egress, fabric.peer(before), flow, fabric.gateway_mac)
                 if traced != egress.intf:
                     different.append(f"{flow}: trace {traced}, computed {egress.intf}")
         return {"different": different, "ways": len(ways)}
 
 
+def trace_through_tables(policy_name: str, n: int) -> dict[str, Any]:
+    """Flows between groups of a dragonfly, switch by switch, each with the MAC that the one before has given them."""
+    fabric = Dragonfly(a=2, p=1, h=2, g=5).build()
+    build(fabric)
+    rng = random.Random(7)
+    with controller(fabric, policy_name):
+        ready()
+        plane = DataPlane(fabric, rules_of(policy(policy_name), fabric))
+        different, n_hops = [], 0
+        for _ in range(n):
+            a, b = (fabric.scale_out_port(host.name).ip or "" for host in rng.sample(fabric.hosts, 2))
+            flow = Flow(a, b, rng.choice((UDP, TCP)), rng.randrange(1, 65536), rng.randrange(1, 65536))
+            mac, way = fabric.gateway_mac, plane.path(flow)
+            for before, egress in itertools.pairwise(way):
+                traced, mac = traced_output(egress, fabric.peer(before), flow, mac)
+                n_hops += 1
+                if traced != egress.intf:
+                    different.append(f"{flow}: trace {traced}, computed {egress.intf}")
+        return {"different": different, "hops": n_hops, "installed": client.rules(REST), "policy": client.policy(REST)}
+
+
 def all_pairs(policy_name: str) -> dict[str, Any]:
     """Ping between all hosts, then what the switches hold."""
-    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build()
+    candidates = (SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build(), Dragonfly(a=2, p=1, h=1, g=3).build())
+    fabric = next(x for x in candidates if fits(policy(policy_name), x))
     build(fabric)
     names = [host.name for host in fabric.hosts]
     with controller(fabric, policy_name):
         status = ready()
         failed = [(a, b) for a in names for b in names if a != b and lost(ping(fabric, a, b))]
-        on_switch = sh("ovs-ofctl -O OpenFlow13 --no-stats dump-flows leaf1")
-        groups = sh("for s in leaf1 leaf2 spine1 spine2; do ovs-ofctl -O OpenFlow13 dump-groups $s; done")
+        first, *_ = switches = [switch.name for switch in fabric.switches]
+        on_switch = sh(f"ovs-ofctl -O OpenFlow13 --no-stats dump-flows {first}")
+        groups = sh("; ".join(f"ovs-ofctl -O OpenFlow13 dump-groups {switch}" for switch in switches))
         # A host that knows its peer's own MAC instead of the gateway's.
         peer = fabric.scale_out_port("h4")
         sh(f"ip -n h1 route add {peer.ip}/32 dev h1-eth0; ip -n h1 neigh add {peer.ip} lladdr {peer.mac} dev h1-eth0")
@@ -348,12 +377,22 @@ def test_computed_paths_are_those_of_open_vswitch() -> None:
     assert result["ways"] == 8
 
 
+@pytest.mark.parametrize("name", ["valiant", "ugal"])
+def test_computed_paths_through_several_tables_are_those_of_open_vswitch(name: str) -> None:
+    result = run(trace_through_tables, name, 60)
+    assert result["different"] == []
+    # At least the two switches that hosts of different routers are on.
+    assert result["hops"] >= 2 * 60
+    assert result["policy"]["name"] == name and result["policy"]["reactions"] == 0
+    assert (name == "ugal") == ("period_s" in result["policy"]) == (result["policy"]["readings"] > 0)
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_host_reaches_every_host(name: str) -> None:
     result = run(all_pairs, name)
     assert result["failed"] == []
     assert result["after"]["packet_ins"] == result["after"]["errors"] == 0
-    assert result["after"]["connected"] == 4
+    assert result["after"]["connected"] == result["after"]["switches"]
     assert "CONTROLLER" not in result["flows"] and "FLOOD" not in result["flows"] and "NORMAL" not in result["flows"]
     assert (name == "ecmp-group") == ("type=select" in result["groups"])
     assert "weight:0" not in result["groups"]

@@ -52,7 +52,7 @@ def throughput(policy: Policy, flows: list[Flow]) -> float:
     return mean(1 / max(1.0, *(load[intf] for intf in way)) for way in ways)
 
 
-def settled(flows: list[Flow], n_readings: int = 12) -> Ugal:
+def settled(flows: list[Flow], n_readings: int = 8) -> Ugal:
     policy = Ugal()
     for _ in range(n_readings):
         load, _ = offered(policy, flows)
