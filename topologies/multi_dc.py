@@ -19,6 +19,8 @@ from topologies.shaping import OCS_ROLE
 from topologies.tiers import packet_links, tiers
 from topologies.topology import ClosedForm, Topology, nested, require_at_least
 
+BORDER_ROLE = "border"
+
 
 @dataclass(frozen=True)
 class MultiDc:
@@ -123,7 +125,7 @@ def _add_site(fabric: FabricBuilder, site: Fabric, number: int, sites: int) -> s
     for link in site.links:
         ends = name[link.a.node], name[link.b.node]
         fabric.link(*ends, link.kind, rate_mbps=link.rate_mbps, delay_us=link.delay_us)
-    border = fabric.switch(f"s{number + 1}border", "border")
+    border = fabric.switch(f"s{number + 1}border", BORDER_ROLE)
     for switch in border_switches(site):
         fabric.link(border, name[switch], "scale-out")
     return border
