@@ -25,7 +25,7 @@ Arguments = argparse.Namespace
 
 # setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
+    "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)}, ./FILE.py:CLASS or ./FILE.graphml"),
     "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
     "delay": ((), "TIME", "one way, of every scale-out link that has no longer one; needs the kernel's netem"),
     "jitter": ((), "TIME", "of the delay"),
@@ -129,6 +129,8 @@ def _describe_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with the graph that `python -m controller` reads")
     parser.add_argument("--svg", metavar="FILE", help="write a drawing")
+    parser.add_argument("--graphml", metavar="FILE", help="write the graph, for --topology to read and for networkx")
+    parser.add_argument("--infragraph", metavar="FILE", help="the same for InfraGraph, as .yaml or .json")
 
 
 def _cli_options(parser: argparse.ArgumentParser) -> None:
@@ -192,15 +194,27 @@ def _cli(arguments: Arguments) -> int:
 
 def _describe(arguments: Arguments) -> int:
     from lab.plan import fabric_of
-    from topologies import drawing
+    from topologies import drawing, graphml, infragraph
     from topologies.describe import describe, describe_text
 
     fabric = fabric_of(_experiment(arguments))
     if arguments.svg:
-        Path(arguments.svg).write_text(drawing.svg(fabric))
+        _write(arguments.svg, drawing.svg(fabric))
+    if arguments.graphml:
+        _write(arguments.graphml, graphml.to_graphml(fabric))
+    if arguments.infragraph:
+        as_json = arguments.infragraph.endswith(".json")
+        _write(arguments.infragraph, infragraph.to_infragraph(fabric, as_json=as_json))
     description = describe(fabric)
     print(json.dumps(description) if arguments.json else describe_text(description))
     return 0
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def _predict(arguments: Arguments) -> int:

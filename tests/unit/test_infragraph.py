@@ -1,5 +1,6 @@
 """InfraGraph, where its package is installed: ours survives a round trip, and its own builders have the counts of ours."""
 
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -7,6 +8,7 @@ import pytest
 
 from tests.unit.fabric_graphs import router_graph
 from topologies import TOPOLOGIES, Fabric, Topology, TopologyError, topology
+from topologies.conformance import check_topology
 from topologies.dragonfly import Dragonfly
 from topologies.fat_tree import FatTree
 from topologies.infragraph import INSTALL, from_infragraph, to_infragraph
@@ -25,6 +27,12 @@ def test_json_reads_like_yaml() -> None:
     fabric = topology("spine-leaf:links_per_pair=2").build().with_links(rate_mbps=100.1, delay_us=0.7)
     text = to_infragraph(fabric, as_json=True)
     assert text.startswith("{") and from_infragraph(text) == fabric
+
+
+def test_a_file_is_a_topology(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(to_infragraph(topology("spine-leaf").build()))
+    assert check_topology(topology(str(file))) == []
 
 
 # -- its own builders ---------------------------------------------------------------------------------------------------
