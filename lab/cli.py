@@ -26,7 +26,7 @@ Arguments = argparse.Namespace
 
 # setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)} or ./FILE.py:CLASS"),
+    "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)}, ./FILE.py:CLASS or ./FILE.graphml"),
     "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
     "delay": ((), "TIME", "one way, of every scale-out link that has no longer one"),
     "jitter": ((), "TIME", "by which that delay varies, up and down; frames keep their order"),
@@ -134,6 +134,8 @@ def _describe_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with the graph that `python -m controller` reads")
     parser.add_argument("--svg", metavar="FILE", help="write a drawing")
+    parser.add_argument("--graphml", metavar="FILE", help="write the graph, for --topology to read and for networkx")
+    parser.add_argument("--infragraph", metavar="FILE", help="the same for InfraGraph, as .yaml or .json")
     parser.add_argument(
         "--optics", metavar="NAME", default=OPTICS[0], help=f"at the ends of fibre: {', '.join(OPTICS)}"
     )

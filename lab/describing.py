@@ -8,7 +8,7 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.experiment import SETTINGS, Experiment
 from lab.plan import fabric_of
-from topologies import drawing
+from topologies import drawing, graphml, infragraph
 from topologies.comparison import Terms, compare, compare_text
 from topologies.describe import describe, describe_text
 from topologies.prices import DEFAULT_PRICES, Prices, parse_prices
@@ -29,14 +29,20 @@ def one(experiment: Experiment, arguments: argparse.Namespace) -> None:
     fabric = fabric_of(experiment)
     description = describe(fabric, prices=_prices(arguments.prices), optics=arguments.optics)
     if arguments.svg:
-        Path(arguments.svg).write_text(drawing.svg(fabric))
+        _write(arguments.svg, drawing.svg(fabric))
+    if arguments.graphml:
+        _write(arguments.graphml, graphml.to_graphml(fabric))
+    if arguments.infragraph:
+        as_json = arguments.infragraph.endswith(".json")
+        _write(arguments.infragraph, infragraph.to_infragraph(fabric, as_json=as_json))
     print(json.dumps(description) if arguments.json else describe_text(description))
 
 
 def several(experiment: Experiment, arguments: argparse.Namespace) -> None:
     """The fabrics of --compare, each as small as it can be."""
     given = [SETTINGS[key].option for key in SETTINGS if key not in _OF_BOTH and getattr(arguments, key) is not None]
-    for option in (["--svg"] if arguments.svg else []) + given:
+    written = [f"--{name}" for name in ("svg", "graphml", "infragraph") if getattr(arguments, name)]
+    for option in written + given:
         raise LabError(f"{option} is of one fabric, and --compare chooses each one's size: leave one of them out")
     if arguments.accelerators is None or arguments.radix is None:
         raise LabError("--compare needs --accelerators N and --radix K, for example --accelerators 2048 --radix 64")
@@ -57,3 +63,10 @@ def _prices(file: str | None) -> Prices:
         return parse_prices(Path(file).read_text(), file)
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(f"--prices {file!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{file} cannot be written: {error.strerror}") from None

@@ -10,6 +10,7 @@ from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
 from topologies.fat_tree import FatTree
+from topologies.imported import Imported, is_graph_file
 from topologies.multi_dc import MultiDc
 from topologies.ocs_dragonfly import OcsDragonfly
 from topologies.ocs_leaf import OcsLeaf
@@ -37,8 +38,8 @@ TOPOLOGIES: dict[str, type[Any]] = {
 
 
 def topology(spec: str) -> Topology:
-    """'spine-leaf:spines=4' or './mine.py:MyTopology' -> the topology."""
-    return parse_topology(spec, TOPOLOGIES)
+    """'spine-leaf:spines=4', './mine.py:MyTopology' or './mine.graphml' -> the topology."""
+    return Imported(spec) if is_graph_file(spec) else parse_topology(spec, TOPOLOGIES)
 
 
 __all__ = [
