@@ -7,7 +7,7 @@ the policy says that it spreads; each single link failure that leaves a way is s
 import inspect
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -166,14 +166,19 @@ def _unused(fabric: Fabric, rules: Rules, ends: "_Ends") -> Iterator[Answer]:
         expected = _equal_cost(fabric, hops, source, pair[1])
         flows = _flows(pair, FLOWS_PER_LINK * len(expected))
         with suppress(DataPlaneError):  # reported by the walk over all pairs
-            seen = {port.intf for flow in flows for path in plane.paths(flow) for port in path}
-            if expected - seen:
-                idle = sorted(expected - seen)
+            if idle := sorted(_idle(plane, flows, expected)):
                 way = f"from {pair[0]} to {pair[1]}"
-                yield (
-                    "multipath",
-                    f"{len(idle)} equal-cost links idle {way}: {', '.join(idle[:4])}",
-                )
+                yield "multipath", f"{len(idle)} equal-cost links idle {way}: {', '.join(idle[:4])}"
+
+
+def _idle(plane: DataPlane, flows: Iterable[Flow], expected: set[str]) -> set[str]:
+    """Those of the expected interfaces that no flow can leave by."""
+    idle = set(expected)
+    for flow in flows:
+        idle.difference_update(port.intf for path in plane.paths(flow) for port in path)
+        if not idle:
+            break
+    return idle
 
 
 def _equal_cost(fabric: Fabric, hops: NextHops, source: str, address: str) -> set[str]:

@@ -4,8 +4,8 @@
 hash cannot be predicted: `path` says so, `paths` gives all that may happen.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from controller.actions import Bundle, GotoTable, Multipath, SetField
 from controller.flow import Flow, Packet
@@ -53,47 +53,49 @@ class DataPlane:
 
         Raises Dropped, Hairpin, Loop, or Unpredictable where a select group has the choice.
         """
-        return next(self._from_host(flow, _only))
+        (only,) = self._walk(flow, _only)
+        return only
 
     def paths(self, flow: Flow) -> list[list[Port]]:
         """Every path the flow may take: one, but for select groups. Raises as `path` if any of them fails."""
-        return list(self._from_host(flow, _any))
+        return self._walk(flow, _any)
 
-    def _from_host(self, flow: Flow, pick: "_Pick") -> Iterator[list[Port]]:
+    def _walk(self, flow: Flow, pick: "_Pick") -> list[list[Port]]:
         nic = self._hosts.get(flow.src_ip)
         if nic is None:
             raise Dropped(flow, flow.src_ip, "no host has the source address")
         if self._fabric.link_of(nic.intf).index in self._down:
             raise Dropped(flow, nic.node, "the host's link is down")
-        first = self._fabric.peer(nic)
-        packet = Packet(flow, first.number, self._fabric.gateway_mac)
-        for rest in self._enter(first.node, packet, frozenset(), pick):
-            yield [nic, *rest]
+        first, found = self._fabric.peer(nic), list[list[Port]]()
+        self._enter(
+            first.node, Packet(flow, first.number, self._fabric.gateway_mac), _Way((nic,), frozenset(), pick), found
+        )
+        return found
 
-    def _enter(self, switch: str, packet: Packet, seen: "_Seen", pick: "_Pick") -> Iterator[list[Port]]:
-        """The egress ports from here on, for a packet that arrives at a switch."""
+    def _enter(self, switch: str, packet: Packet, way: "_Way", found: list[list[Port]]) -> None:
+        """Adds to `found` the ways of a packet that arrives at a switch."""
         here = (switch, packet.in_port, packet.eth_dst)
-        if here in seen:
+        if here in way.seen:
             raise Loop(packet.flow, switch, "goes round in a loop")
-        rules = self._rules.get(switch, SwitchRules())
+        rules = self._rules.get(switch, _NO_RULES)
         rule, packet = _through_tables(switch, rules, packet)
-        for number in pick(packet.flow, switch, self._live(packet.flow, switch, rules, rule)):
+        seen = way.seen | {here}
+        for number in way.pick(packet.flow, switch, self._live(packet.flow, switch, rules, rule)):
             if number == packet.in_port:
                 raise Hairpin(packet.flow, switch, f"sent back out of port {number}")
-            yield from self._leave(switch, number, packet, seen | {here}, pick)
+            egress, far, _ = self._ports_of(switch)[number]
+            self._leave(switch, far, packet, _Way((*way.ports, egress), seen, way.pick), found)
 
-    def _leave(self, switch: str, number: int, packet: Packet, seen: "_Seen", pick: "_Pick") -> Iterator[list[Port]]:
-        egress, far, _ = self._ports_of(switch)[number]
+    def _leave(self, switch: str, far: Port, packet: Packet, way: "_Way", found: list[list[Port]]) -> None:
         if not self._fabric.node(far.node).is_host:
             # Registers are the switch's own: the next one starts with zeros.
-            for rest in self._enter(far.node, Packet(packet.flow, far.number, packet.eth_dst), seen, pick):
-                yield [egress, *rest]
+            self._enter(far.node, Packet(packet.flow, far.number, packet.eth_dst), way, found)
         elif far.ip != packet.flow.dst_ip:
             raise Dropped(packet.flow, switch, f"delivered to {far.node}, which has address {far.ip},")
         elif far.mac != packet.eth_dst:
             raise Dropped(packet.flow, switch, f"delivered to {far.node} with destination MAC {packet.eth_dst}")
         else:
-            yield [egress]
+            found.append(list(way.ports))
 
     def _live(self, flow: Flow, switch: str, rules: SwitchRules, rule: FlowRule) -> list[int]:
         """The ports that the rule may send the packet to, given what is down: one, or a group's live buckets."""
@@ -118,9 +120,16 @@ class DataPlane:
         return self._ports[switch]
 
 
+_NO_RULES = SwitchRules()
 _Pick = Callable[[Flow, str, list[int]], list[int]]
-# (switch, port, destination MAC) that a packet has entered by.
-_Seen = frozenset[tuple[str, int, str]]
+
+
+class _Way(NamedTuple):
+    """How a packet came here: the egress ports, the (switch, port, destination MAC) it entered by; how it goes on."""
+
+    ports: tuple[Port, ...]
+    seen: frozenset[tuple[str, int, str]]
+    pick: _Pick
 
 
 def _through_tables(switch: str, rules: SwitchRules, packet: Packet) -> tuple[FlowRule, Packet]:
@@ -139,11 +148,11 @@ def _through_tables(switch: str, rules: SwitchRules, packet: Packet) -> tuple[Fl
 def _written(rule: FlowRule, packet: Packet) -> Packet:
     for action in rule.actions:
         if isinstance(action, SetField) and action.field == "eth_dst":
-            packet = replace(packet, eth_dst=action.value)
+            packet = Packet(packet.flow, packet.in_port, action.value, packet.registers)
         elif isinstance(action, Multipath):
             registers = list(packet.registers)
             registers[action.register] = modulo_n(packet.flow, action.basis, action.n)
-            packet = replace(packet, registers=tuple(registers))
+            packet = Packet(packet.flow, packet.in_port, packet.eth_dst, tuple(registers))
     return packet
 
 

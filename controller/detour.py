@@ -16,12 +16,13 @@ goes minimally. So both halves follow falling costs, and no packet returns by th
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from controller.actions import Action, Bundle, DecTtl, Forward, GotoTable, Multipath, SetField
 from controller.dragonfly import Ports, group_of, routers_by_group, ways
 from controller.match import Match
-from controller.prefix_rules import BASE_PRIORITY, deliver, only_port, rule_toward
-from controller.routing import attached, places, prefixes
+from controller.prefix_rules import BASE_PRIORITY, KEPT_RULES, deliver, only_port, rule_toward
+from controller.routing import attached, places, prefixes_by_owner
 from controller.rules import FlowRule, SwitchRules
 from topologies.addressing import FABRIC_NETWORK, group_prefixes
 from topologies.fabric import Fabric, Node
@@ -66,13 +67,10 @@ class _Plan:
 
     def __init__(self, fabric: Fabric, down: frozenset[int]) -> None:
         self._fabric = fabric
-        self._intact = ways(fabric)
-        self._usable = ways(fabric, down) if down else self._intact
+        self._intact, self._usable = ways(fabric), ways(fabric, down)
         self.groups = routers_by_group(fabric)
         self._prefix_of_group = group_prefixes(fabric)
-        self._prefixes: dict[str, list[str]] = {router.name: [] for router in fabric.switches}
-        for prefix, owner in prefixes(fabric).items():
-            self._prefixes[owner].append(prefix)
+        self._mac = {group: _mac(fabric.gateway_mac, group) for group in self.groups}
         # Groups that every router of the first reaches by one global link.
         self._joined = {
             (via, to)
@@ -121,11 +119,11 @@ class _Plan:
     def _go_via(self, group: int | None) -> tuple[Action, ...]:
         if group is None:
             return (GotoTable(DESTINATION),)
-        return (SetField("eth_dst", self._mac(group)), GotoTable(HALFWAY))
+        return (SetField("eth_dst", self._mac[group]), GotoTable(HALFWAY))
 
     def halfway(self, router: Node) -> Iterator[FlowRule]:
         for group in self.groups:
-            match = Match(ipv4_dst=_EVERYTHING, eth_dst=self._mac(group))
+            match = Match(ipv4_dst=_EVERYTHING, eth_dst=self._mac[group])
             toward = self._toward_group(router, group)
             if toward and (router.name, group) in self._usable.direct:
                 yield _rule(HALFWAY, 1, match, DecTtl(), toward)
@@ -139,17 +137,18 @@ class _Plan:
         for group, prefix in self._prefix_of_group.items():
             if toward := self._toward_group(router, group):
                 yield rule_toward(prefix, toward, table)
-        for other, its_prefixes in self._prefixes.items():
+        for other, its_prefixes in prefixes_by_owner(self._fabric).items():
             if toward := _forward(router, self._intact.to_router[other], self._usable.to_router[other]):
                 yield from (rule_toward(prefix, toward, table) for prefix in its_prefixes)
 
     def _toward_group(self, router: Node, group: int) -> Forward | None:
         return _forward(router, self._intact.to_group[group], self._usable.to_group[group])
 
-    def _mac(self, group: int) -> str:
-        """The gateway's MAC with the group's number, from 1, in its fourth and fifth byte."""
-        octets = self._fabric.gateway_mac.split(":")
-        return ":".join([*octets[:3], *(f"{octet:02x}" for octet in divmod(group + 1, 256)), octets[5]])
+
+def _mac(gateway_mac: str, group: int) -> str:
+    """The gateway's MAC with the group's number, from 1, in its fourth and fifth byte."""
+    octets = gateway_mac.split(":")
+    return ":".join([*octets[:3], *(f"{octet:02x}" for octet in divmod(group + 1, 256)), octets[5]])
 
 
 def _forward(router: Node, intact: Ports, usable: Ports) -> Forward | None:
@@ -157,5 +156,6 @@ def _forward(router: Node, intact: Ports, usable: Ports) -> Forward | None:
     return only_port(ports) or Bundle((router.dpid or 0) & 0xFFFF, ports) if any(ports) else None
 
 
+@lru_cache(KEPT_RULES)
 def _rule(table: int, rank: int, match: Match, *actions: Action) -> FlowRule:
     return FlowRule(match, actions, BASE_PRIORITY + rank, table)

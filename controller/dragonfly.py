@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from ipaddress import IPv4Network
 from itertools import combinations
 
+from controller.per_fabric import per_fabric
 from topologies.addressing import group_prefixes
 from topologies.fabric import Fabric, Node
 
@@ -20,6 +21,7 @@ _Graph = Mapping[str, list[tuple[int, str, int]]]
 Ports = Mapping[str, tuple[int, ...]]
 
 
+@per_fabric
 def is_dragonfly(fabric: Fabric) -> bool:
     """Groups of routers, each group under a prefix of its own, every two of them joined by a global link."""
     groups = routers_by_group(fabric)
@@ -32,7 +34,8 @@ def is_dragonfly(fabric: Fabric) -> bool:
     )
 
 
-def routers_by_group(fabric: Fabric) -> dict[int, list[str]]:
+@per_fabric
+def routers_by_group(fabric: Fabric) -> Mapping[int, list[str]]:
     groups: dict[int, list[str]] = {}
     for switch in fabric.switches:
         groups.setdefault(group_of(switch), []).append(switch.name)
@@ -55,6 +58,15 @@ class Ways:
 
 
 def ways(fabric: Fabric, down: frozenset[int] = frozenset()) -> Ways:
+    return _search(fabric, down) if down else _intact_ways(fabric)
+
+
+@per_fabric
+def _intact_ways(fabric: Fabric) -> Ways:
+    return _search(fabric, frozenset())
+
+
+def _search(fabric: Fabric, down: frozenset[int]) -> Ways:
     graph, one_global = _graph(fabric, down), _global_cost(fabric)
     to_group, to_router = {}, {}
     direct: set[tuple[str, int]] = set()

@@ -71,18 +71,34 @@ class Match:
     def is_ip(self) -> bool:
         return not (self.ipv4_src is None and self.ipv4_dst is None and self.ip_proto is None)
 
+    @property
+    def is_by_destination(self) -> bool:
+        """Whether `ipv4_dst` is all that it asks."""
+        others = (
+            self.in_port,
+            self.ipv4_src,
+            self.ip_proto,
+            self.l4_src,
+            self.l4_dst,
+            self.eth_dst,
+            self.reg0,
+            self.reg1,
+        )
+        return others == (None,) * len(others)
+
     def covers(self, packet: Packet) -> bool:
         flow = packet.flow
+        # Prefixes last: they cost the most to compare.
         return (
             (self.in_port is None or self.in_port == packet.in_port)
-            and (self.ipv4_dst is None or is_in(flow.dst_ip, self.ipv4_dst))
-            and (self.ipv4_src is None or is_in(flow.src_ip, self.ipv4_src))
-            and (self.ip_proto is None or self.ip_proto == flow.proto)
-            and (self.l4_src is None or self.l4_src == flow.src_port)
-            and (self.l4_dst is None or self.l4_dst == flow.dst_port)
             and (self.eth_dst is None or self.eth_dst == packet.eth_dst)
             and (self.reg0 is None or self.reg0 == packet.registers[0])
             and (self.reg1 is None or self.reg1 == packet.registers[1])
+            and (self.ip_proto is None or self.ip_proto == flow.proto)
+            and (self.l4_src is None or self.l4_src == flow.src_port)
+            and (self.l4_dst is None or self.l4_dst == flow.dst_port)
+            and (self.ipv4_dst is None or is_in(flow.dst_ip, self.ipv4_dst))
+            and (self.ipv4_src is None or is_in(flow.src_ip, self.ipv4_src))
         )
 
     def __str__(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from controller.loads import Loads
 from controller.match import Match, RuleError
+from controller.per_fabric import per_fabric
 from controller.rules import SwitchRules
 from topologies.errors import Refused, unknown
 from topologies.fabric import Fabric
@@ -104,13 +105,18 @@ def rules_of(policy: Policy, fabric: Fabric, down: frozenset[int] = frozenset())
 
 
 def _check_fits(fabric: Fabric, switch: str, rules: SwitchRules) -> None:
-    switches = {s.name for s in fabric.switches}
-    if switch not in switches:
-        raise RuleError(unknown("switch", switch, switches))
-    ports = {p.number for p in fabric.ports_of(switch)}
-    used = {port for flow in rules.flows for port in rules.ports_of(flow.end)}
-    used.update(port for group in rules.groups for port in group.ports)
-    if not used <= ports:
-        raise RuleError(f"{switch} has no port {min(used - ports)}: its ports are 1..{max(ports, default=0)}")
-    if any(flow.table == 0 and flow.match == Match() for flow in rules.flows):
+    ports = _ports_by_switch(fabric)
+    if switch not in ports:
+        raise RuleError(unknown("switch", switch, ports))
+    if missing := rules.used_ports - ports[switch]:
+        raise RuleError(f"{switch} has no port {min(missing)}: its ports are 1..{max(ports[switch], default=0)}")
+    if any(flow.table == 0 and flow.match == _EVERYTHING for flow in rules.flows):
         raise RuleError(f"{switch} has a rule that matches every packet")
+
+
+_EVERYTHING = Match()
+
+
+@per_fabric
+def _ports_by_switch(fabric: Fabric) -> Mapping[str, frozenset[int]]:
+    return {s.name: frozenset(port.number for port in fabric.ports_of(s.name)) for s in fabric.switches}

@@ -4,11 +4,11 @@ Nothing here knows a spine from a leaf. A switch owns the prefixes of the hosts 
 from each owner over the switches gives every other switch its next hops. `down` is a set of `Link.index`.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from ipaddress import IPv4Network
 
 from controller.match import ipv4_int, value_and_mask
+from controller.per_fabric import per_fabric
 from topologies.fabric import Fabric, Port
 
 # switch -> [(own port number, switch at the far end)], by port number
@@ -32,7 +32,8 @@ def attached(fabric: Fabric, switch: str) -> list[tuple[Port, Port]]:
     return [(own, far) for own, far, _ in fabric.neighbours(switch) if far.ip is not None]
 
 
-def prefixes(fabric: Fabric) -> dict[str, str]:
+@per_fabric
+def prefixes(fabric: Fabric) -> Mapping[str, str]:
     """prefix -> the switch that owns it: its own prefix, and the addresses of attached hosts which that leaves out."""
     result: dict[str, str] = {}
     for switch in fabric.switches:
@@ -43,6 +44,14 @@ def prefixes(fabric: Fabric) -> dict[str, str]:
             hosts = [ip for ip in hosts if ipv4_int(ip) & mask != value]
         result.update((ip, switch.name) for ip in hosts)
     return result
+
+
+@per_fabric
+def prefixes_by_owner(fabric: Fabric) -> Mapping[str, list[str]]:
+    owned: dict[str, list[str]] = {}
+    for prefix, owner in prefixes(fabric).items():
+        owned.setdefault(owner, []).append(prefix)
+    return owned
 
 
 def distances(graph: Adjacency, source: str) -> dict[str, int]:
@@ -61,19 +70,60 @@ def distances(graph: Adjacency, source: str) -> dict[str, int]:
 
 
 def next_hops(fabric: Fabric, down: frozenset[int] = frozenset()) -> NextHops:
-    """The ports on shortest paths, per switch and prefix; a prefix that a switch cannot reach is absent."""
+    """The ports on shortest paths, per switch and prefix; a prefix that a switch cannot reach is absent.
+
+    While every switch keeps one of its ports toward an owner, no distance to that owner changes: only where one loses its
+    last is there a new search.
+    """
+    intact = _intact_next_hops(fabric)
+    dead = _dead_ports(fabric, down)
+    if not dead:
+        return intact
+    result = {switch: dict(hops) for switch, hops in intact.items()}
     graph = adjacency(fabric, down)
+    for owner, its_prefixes in prefixes_by_owner(fabric).items():
+        before = {switch: intact[switch].get(its_prefixes[0], ()) for switch in dead}
+        after = {switch: tuple(p for p in ports if p not in dead[switch]) for switch, ports in before.items()}
+        if any(before[switch] and not after[switch] for switch in dead):
+            searched = _ports_toward(graph, owner)
+            after = {switch: searched.get(switch, ()) for switch in graph}
+        for switch, ports in after.items():
+            for prefix in its_prefixes:
+                if ports:
+                    result[switch][prefix] = ports
+                else:
+                    result[switch].pop(prefix, None)
+    return result
+
+
+@per_fabric
+def _intact_next_hops(fabric: Fabric) -> NextHops:
+    graph = adjacency(fabric)
     result: dict[str, dict[str, tuple[int, ...]]] = {switch: {} for switch in graph}
-    owned = defaultdict(list)
-    for prefix, owner in prefixes(fabric).items():
-        owned[owner].append(prefix)
-    for owner, its_prefixes in owned.items():
-        hops = distances(graph, owner)
-        for switch in hops.keys() - {owner}:
-            nearer = hops[switch] - 1
-            ports = tuple([port for port, peer in graph[switch] if hops.get(peer) == nearer])
+    for owner, its_prefixes in prefixes_by_owner(fabric).items():
+        for switch, ports in _ports_toward(graph, owner).items():
             result[switch].update(dict.fromkeys(its_prefixes, ports))
     return result
+
+
+def _ports_toward(graph: Adjacency, owner: str) -> dict[str, tuple[int, ...]]:
+    """switch -> its ports on shortest paths, for all that reach the owner."""
+    hops = distances(graph, owner)
+    return {
+        switch: tuple([port for port, peer in graph[switch] if hops[peer] < n_hops])
+        for switch, n_hops in hops.items()
+        if n_hops
+    }
+
+
+def _dead_ports(fabric: Fabric, down: frozenset[int]) -> dict[str, set[int]]:
+    """switch -> its ports whose link to another switch is down."""
+    dead: dict[str, set[int]] = {}
+    for link in fabric.links:
+        if link.index in down and not any(fabric.node(port.node).is_host for port in link.ports):
+            for port in link.ports:
+                dead.setdefault(port.node, set()).add(port.number)
+    return dead
 
 
 def places(intact: tuple[int, ...], usable: tuple[int, ...]) -> tuple[int | None, ...]:
@@ -83,4 +133,6 @@ def places(intact: tuple[int, ...], usable: tuple[int, ...]) -> tuple[int | None
     >>> places((1, 2, 3), (1, 3))
     (1, None, 3)
     """
+    if usable == intact:
+        return intact
     return (*(p if p in usable else None for p in intact), *(p for p in usable if p not in intact))

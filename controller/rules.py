@@ -6,7 +6,7 @@ The text of a rule is the one `ovs-ofctl dump-flows` shows, so that the two can 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,7 +39,7 @@ class FlowRule:
         """What OpenFlow identifies a rule by: two rules of one switch never share it."""
         return (self.table, self.priority, self.match)
 
-    @property
+    @cached_property
     def end(self) -> End:
         last = self.actions[-1]
         assert isinstance(last, End)  # __post_init__ saw to it
@@ -103,8 +103,8 @@ class SwitchRules:
     def __post_init__(self) -> None:
         object.__setattr__(self, "flows", tuple(sorted(self.flows, key=lambda flow: flow.order)))
         object.__setattr__(self, "groups", tuple(sorted(self.groups)))
-        _check_unique("rule", Counter(f.key for f in self.flows))
-        _check_unique("group", Counter(g.group_id for g in self.groups))
+        _check_unique("rule", [f.key for f in self.flows])
+        _check_unique("group", [g.group_id for g in self.groups])
 
     @cached_property
     def flow_by_key(self) -> Mapping[FlowKey, FlowRule]:
@@ -126,12 +126,18 @@ class SwitchRules:
             raise RuleError(f"group {end.group_id} is used by a rule but not among the switch's groups")
         return self.group_by_id[end.group_id].ports
 
+    @cached_property
+    def used_ports(self) -> frozenset[int]:
+        """All ports through which packets may leave, by whatever rule."""
+        by_flows = {port for flow in self.flows for port in self.ports_of(flow.end)}
+        return frozenset(by_flows.union(*(group.ports for group in self.groups)))
+
     def lookup(self, packet: Packet, table: int = 0) -> FlowRule | None:
         """The rule of the table that the packet hits, or None."""
         destination = ipv4_int(packet.flow.dst_ip)
         for mask, by_value in self._classifiers.get(table, ()):
-            for rule in by_value.get(destination & mask, ()):
-                if rule.match.covers(packet):
+            for rule, decided in by_value.get(destination & mask, ()):
+                if decided or rule.match.covers(packet):
                     return rule
         return None
 
@@ -143,19 +149,21 @@ class SwitchRules:
         return {table: _classifier(rules) for table, rules in by_table.items()}
 
 
-# Per priority and destination mask, a dict: as Open vSwitch's tuple space search, for the same reason.
-_Classifier = list[tuple[int, dict[int, list[FlowRule]]]]
+# Per priority and destination mask, a dict: as Open vSwitch's tuple space search, for the same reason. With each rule,
+# whether the destination alone decides that it is hit.
+_Classifier = list[tuple[int, dict[int, list[tuple[FlowRule, bool]]]]]
 
 
 def _classifier(rules: Iterable[FlowRule]) -> _Classifier:
-    spaces: dict[tuple[int, int], dict[int, list[FlowRule]]] = {}
+    spaces: dict[tuple[int, int], dict[int, list[tuple[FlowRule, bool]]]] = {}
     for rule in rules:
         value, mask = value_and_mask(rule.match.ipv4_dst or "0.0.0.0/0")
-        spaces.setdefault((-rule.priority, -mask), {}).setdefault(value, []).append(rule)
+        by_value = spaces.setdefault((-rule.priority, -mask), {})
+        by_value.setdefault(value, []).append((rule, rule.match.is_by_destination))
     return [(-mask, by_value) for (_, mask), by_value in sorted(spaces.items(), key=lambda item: item[0])]
 
 
-def _check_unique(what: str, counts: Counter[FlowKey] | Counter[int]) -> None:
-    twice = [str(key) for key, n in counts.items() if n > 1]
-    if twice:
-        raise RuleError(f"{what} given twice: {twice[0]}")
+def _check_unique(what: str, keys: Sequence[FlowKey] | Sequence[int]) -> None:
+    if len(set(keys)) < len(keys):
+        twice = next(str(key) for key, n in Counter(keys).items() if n > 1)
+        raise RuleError(f"{what} given twice: {twice}")

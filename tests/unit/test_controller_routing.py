@@ -1,7 +1,16 @@
 """Equal-cost next hops over any fabric."""
 
+import random
+from dataclasses import replace
+
+import networkx as nx
+import pytest
+
 from controller.routing import adjacency, distances, next_hops, places, prefixes
 from tests.unit.controller_fabrics import link_between, three_tier, two_rails
+from topologies.dragonfly import Dragonfly
+from topologies.fabric import Fabric
+from topologies.fat_tree import FatTree
 from topologies.spine_leaf import SpineLeaf
 
 
@@ -44,6 +53,48 @@ def test_what_cannot_be_reached_has_no_next_hop() -> None:
     down = frozenset({link_between(fabric, "leaf1", "spine1").index})
     assert next_hops(fabric, down)["leaf1"] == {}
     assert next_hops(two_rails()) == {"rail0": {}, "rail1": {}}
+
+
+def by_distance(fabric: Fabric, down: frozenset[int]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Next hops from the definition: ports to neighbours that are one hop nearer to the prefix's owner."""
+    links = [x for x in fabric.links if x.index not in down and not any(fabric.node(p.node).is_host for p in x.ports)]
+    graph = nx.MultiGraph([(x.a.node, x.b.node) for x in links])
+    graph.add_nodes_from(switch.name for switch in fabric.switches)
+    hops: dict[str, dict[str, tuple[int, ...]]] = {name: {} for name in graph}
+    for prefix, owner in prefixes(fabric).items():
+        n_hops = nx.single_source_shortest_path_length(graph, owner)
+        for name in n_hops.keys() - {owner}:
+            ends = [(x.here(name), x.other(name)) for x in links if name in (x.a.node, x.b.node)]
+            ports = sorted(own.number for own, far in ends if n_hops[far.node] == n_hops[name] - 1)
+            hops[name][prefix] = tuple(ports)
+    return hops
+
+
+@pytest.mark.parametrize("n_down", [0, 1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        FatTree(k=4).build(),
+        Dragonfly(a=3, p=1, h=1, g=4).build(),
+        SpineLeaf(spines=2, leaves=3, hosts_per_leaf=1, links_per_pair=2).build(),
+        two_rails(),
+    ],
+    ids=lambda fabric: fabric.name,
+)
+def test_next_hops_are_nearer_whatever_is_down(fabric: Fabric, n_down: int) -> None:
+    draw = random.Random(n_down)
+    for _ in range(5):
+        down = frozenset(draw.sample(range(len(fabric.links)), min(n_down, len(fabric.links))))
+        assert next_hops(fabric, down) == by_distance(fabric, down)
+
+
+def test_an_equal_fabric_is_computed_by_itself() -> None:
+    """What is kept with a fabric does not go over to one made from it."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=1).build()
+    hops = next_hops(fabric)
+    without = replace(fabric, links=fabric.links[:-1])
+    assert next_hops(fabric) is hops
+    assert next_hops(without) == by_distance(without, frozenset()) != hops
 
 
 def test_a_switch_without_a_prefix_owns_its_hosts_addresses() -> None:
