@@ -1,7 +1,8 @@
 """What a run should show, known before its first packet: every flow's path, and from it the predicted time.
 
 A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
-or where the policy leaves the choice to a hash that nobody can compute; then there is no prediction, and the reason says so.
+where the policy leaves the choice to a hash that nobody can compute, or where it follows measured load; then there is no
+prediction, and the reason says so.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 from controller import policy, rules_of
 from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
 from controller.flow import Flow
+from controller.policy import Reactive
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.plan import Plan, Size, endpoints, plan
@@ -51,7 +53,10 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    plane = DataPlane(emulated, rules_of(policy(planned.experiment.routing), emulated))
+    routing = policy(planned.experiment.routing)
+    if isinstance(routing, Reactive):
+        return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
+    plane = DataPlane(emulated, rules_of(routing, emulated))
     paths: dict[Connection, Sequence[Port]] = {}
     ack_paths: dict[Connection, Sequence[Port]] = {}
     for f in flows:

@@ -187,6 +187,18 @@ def test_help_lists_commands_and_registries(capsys: pytest.CaptureFixture[str]) 
     )
 
 
+@pytest.mark.parametrize(
+    ("routing", "why"),
+    [
+        ("ugal", "moves flows while they run"),
+        ("ecmp-group", "leaves the choice of path to a hash that cannot be computed"),
+    ],
+)
+def test_paths_that_nobody_knows_are_not_predicted(routing: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["predict", "--topology", "dragonfly:a=2,p=1,h=2,g=3", "--routing", routing]) == 0
+    assert f"no prediction: {routing} {why}" in capsys.readouterr().out
+
+
 def test_describe_and_predict_print_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["describe", "--json"]) == 0
     described = json.loads(capsys.readouterr().out)
