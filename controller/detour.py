@@ -152,8 +152,10 @@ def _mac(gateway_mac: str, group: int) -> str:
 
 
 def _forward(router: Node, intact: Ports, usable: Ports) -> Forward | None:
-    ports = places(intact.get(router.name, ()), usable.get(router.name, ()))
-    return only_port(ports) or Bundle((router.dpid or 0) & 0xFFFF, ports) if any(ports) else None
+    if router.name not in usable:
+        return None
+    ports = places(intact.get(router.name, ()), usable[router.name])
+    return only_port(ports) or Bundle((router.dpid or 0) & 0xFFFF, ports)
 
 
 @lru_cache(KEPT_RULES)

@@ -10,8 +10,9 @@ An arrow leaves an event that is over and enters one that has not begun. Two acc
 unless both read or both add, and then must be in order. Only neighbours in a topological order are compared: order is
 transitive.
 
-Order is read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have
-arrived. As they arrive in order, one number says which. Only connections about which there is a question get a column.
+Most questions are answered by walking back from the later access along each send's first dependency, as in a ring. The
+others are read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have arrived.
+As they arrive in order, one number says which. Only connections about which there is still a question get a column.
 """
 
 from collections.abc import Iterator
@@ -85,6 +86,7 @@ def check_races(schedule: Schedule, order: Order) -> None:
     asked = asked[
         ~(is_dep & (asked.later_kind == _READ)) & (order.connection[asked.earlier] != order.connection[asked.later])
     ]
+    asked = asked[~_is_waited_for(schedule, asked.earlier, asked.later)]
     for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.connection[asked.earlier])):
         here = asked[np.isin(order.connection[asked.earlier], columns)]
         column = np.searchsorted(columns, order.connection[here.earlier])
@@ -92,6 +94,24 @@ def check_races(schedule: Schedule, order: Order) -> None:
         racing = known < order.turn[here.earlier]
         if racing.any():
             _refuse(schedule, here[racing])
+
+
+def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[np.bool_]:
+    """Whether `earlier` is the first dependency of `later`, or that of its first dependency, and so on: it has arrived then
+    before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
+    m = len(schedule)
+    # back: the send that is 1, 2, 4, ... steps back; m = beyond the first. depth: steps back to the first.
+    back, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
+    back[has_dep] = schedule.deps[schedule.dep_start[has_dep]]
+    jumps, depth = [back], (back < m).astype(np.int64)
+    while (jumps[-1] < m).any():
+        depth += depth[jumps[-1]]
+        jumps.append(jumps[-1][jumps[-1]])
+    at, steps = later, depth[later] - depth[earlier]
+    for i, jump in enumerate(jumps):
+        at = np.where(steps >> i & 1, jump[at], at)
+    found: NDArray[np.bool_] = (steps > 0) & (at == earlier)
+    return found
 
 
 def _waiting(schedule: Schedule) -> Longs:

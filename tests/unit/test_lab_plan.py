@@ -158,7 +158,11 @@ def test_the_load_of_512_ranks_is_quick() -> None:
             "-b 31B leaves permutation over 16 ranks nothing to send: use -b 32B or more",
         ),
         (
-            {"collective": "permutation", "flows_per_host": 22_769},
+            {
+                "topology": "spine-leaf:spines=0,leaves=1,hosts_per_leaf=2",
+                "collective": "permutation",
+                "flows_per_host": 22_769,
+            },
             "22769 TCP connections from one rank do not fit: it has ports for 22768, use fewer",
         ),
         ({"topology": "ring"}, "unknown topology 'ring': choose from "),

@@ -341,7 +341,7 @@ def has_race(s: Schedule) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(random_schedules())
 def test_races_are_those_of_the_definition(schedule: Schedule) -> None:
     try:
