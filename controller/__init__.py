@@ -8,6 +8,7 @@ tests pick it up from here. A policy that follows measured load is a value with 
 from controller.policies.ecmp import ecmp
 from controller.policies.ecmp_group import ecmp_group
 from controller.policies.ecmp_polarised import ecmp_polarised
+from controller.policies.k_shortest import k_shortest
 from controller.policies.minimal import minimal
 from controller.policies.single_path import single_path
 from controller.policies.ugal import Ugal
@@ -23,6 +24,7 @@ POLICIES: dict[str, Policy] = {
     "minimal": minimal,
     "valiant": valiant,
     "ugal": Ugal(),
+    "k-shortest": k_shortest,
 }
 
 

@@ -377,7 +377,7 @@ def test_computed_paths_are_those_of_open_vswitch() -> None:
     assert result["ways"] == 8
 
 
-@pytest.mark.parametrize("name", ["valiant", "ugal"])
+@pytest.mark.parametrize("name", ["valiant", "ugal", "k-shortest"])
 def test_computed_paths_through_several_tables_are_those_of_open_vswitch(name: str) -> None:
     result = run(trace_through_tables, name, 60)
     assert result["different"] == []
