@@ -1,9 +1,9 @@
 """The k shortest loopless paths between two switches, by hops (Yen, "Finding the K shortest loopless paths in a network",
 Management Science 1971), each deviation looked for only behind the one that its path came from (Lawler 1972)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 
 from controller.routing import Adjacency, distances
 
@@ -18,12 +18,26 @@ class Paths:
         self._graph = graph
         self._hops: dict[str, Mapping[str, int]] = {}
 
+    def equal_cost(self, source: str, target: str, at_most: int) -> list[Path]:
+        """The paths that no other is shorter than, but no more than `at_most` of them."""
+        return list(islice(self._descents(source, target, self._hops_to(target)), at_most))
+
+    def _descents(self, switch: str, target: str, hops: Mapping[str, int]) -> Iterator[Path]:
+        if switch == target:
+            yield ()
+        for port, peer in self._graph[switch]:
+            if switch in hops and hops[peer] == hops[switch] - 1:
+                yield from (((switch, port), *rest) for rest in self._descents(peer, target, hops))
+
+    def _hops_to(self, target: str) -> Mapping[str, int]:
+        if target not in self._hops:
+            self._hops[target] = distances(self._graph, target)
+        return self._hops[target]
+
     def shortest(self, source: str, target: str, k: int, turn: int = 0) -> list[Path]:
         """The k shortest, or all if there are fewer, shortest first. `turn`: the place, in every switch's list of ports,
         of the one that is preferred among equals, so that different pairs prefer different ports."""
-        if target not in self._hops:
-            self._hops[target] = distances(self._graph, target)
-        search = _Search(self._graph, self._hops[target], target, turn)
+        search = _Search(self._graph, self._hops_to(target), target, turn)
         number = count()
         first = search.way(source, frozenset(), frozenset())
         candidates = [(len(first), next(number), 0, first)] if first else []
