@@ -16,7 +16,16 @@ from controller.dataplane import DataPlane, DataPlaneError, Dropped, Hairpin, Lo
 from controller.flow import UDP, Flow
 from controller.match import is_in
 from controller.policy import Policy, PolicyError, fits, is_multipath, parse_policy, rules_of
-from controller.routing import Adjacency, NextHops, adjacency, attached, distances, next_hops, prefixes
+from controller.routing import (
+    Adjacency,
+    NextHops,
+    adjacency,
+    attached,
+    distances,
+    next_hops,
+    prefixes,
+    switch_of_address,
+)
 from controller.rules import SwitchRules
 from topologies import TOPOLOGIES
 from topologies.fabric import Fabric, Link
@@ -206,7 +215,7 @@ class _Ends:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self.switch = {far.ip: s.name for s in fabric.switches for _, far in attached(fabric, s.name) if far.ip}
+        self.switch = switch_of_address(fabric)
         island = _islands(adjacency(fabric))
         self.pairs = [
             (a, b) for a, s in self.switch.items() for b, t in self.switch.items() if a != b and island[s] == island[t]

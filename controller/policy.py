@@ -7,6 +7,7 @@ ecmp                   a registered name
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from controller.demand import Demand
 from controller.loads import Loads
 from controller.match import Match, RuleError
 from controller.per_fabric import per_fabric
@@ -32,6 +33,23 @@ class Reactive(Protocol):
 
     def react(self, fabric: Fabric, down: frozenset[int], loads: Loads, /) -> "Reactive":
         """The policy from now on; one that is equal changes nothing."""
+
+    def summary(self) -> dict[str, Any]:
+        """What it has decided, for people, as plain data."""
+
+
+@runtime_checkable
+class Announced(Protocol):
+    """A policy whose rules depend on announced flows: a value, as a reactive one is."""
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        """All that are announced at present."""
+
+    def __call__(self, fabric: Fabric, down: frozenset[int], /) -> dict[str, SwitchRules]: ...
+
+    def announced(self, fabric: Fabric, demands: tuple[Demand, ...], /) -> "Announced":
+        """The policy from now on, with these flows instead. Raises Refused."""
 
     def summary(self) -> dict[str, Any]:
         """What it has decided, for people, as plain data."""

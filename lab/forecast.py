@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller import policy, rules_of
+from controller import rules_of
 from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
 from controller.flow import Flow
 from controller.policy import Reactive
+from lab.announcing import flow_of, routing
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.plan import Plan, Size, endpoints, plan
@@ -53,14 +54,14 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    routing = policy(planned.experiment.routing)
-    if isinstance(routing, Reactive):
+    chosen = routing(planned, emulated)
+    if isinstance(chosen, Reactive):
         return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
-    plane = DataPlane(emulated, rules_of(routing, emulated))
+    plane = DataPlane(emulated, rules_of(chosen, emulated))
     paths: dict[Connection, Sequence[Port]] = {}
     ack_paths: dict[Connection, Sequence[Port]] = {}
     for f in flows:
-        there = Flow(f.src_ip, f.dst_ip, f.proto, f.src_port, f.dst_port)
+        there = flow_of(f)
         back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
         try:
             paths[f.connection] = plane.path(there)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import machine, nccl, results
+from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
 from lab.forecast import forecast
@@ -110,10 +111,11 @@ def _suggestions(fabric: Fabric) -> tuple[str, str]:
 
 
 def _lab(plan: Plan, scale: Scale, progress: Progress) -> AbstractContextManager[Lab]:
-    e = plan.experiment
+    e, emulated = plan.experiment, scale.fabric(plan.fabric)
     return lab_up(
-        scale.fabric(plan.fabric),
+        emulated,
         policy=e.routing,
+        announced=to_announce(plan, emulated),
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,

@@ -18,6 +18,7 @@ from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused
 from topologies.fabric import Fabric
 from topologies.spine_leaf import SpineLeaf
+from topologies.torus import Torus
 
 EXTRA: dict[str, Fabric] = {
     "three-tier in the small": three_tier(),
@@ -27,8 +28,8 @@ EXTRA: dict[str, Fabric] = {
 }
 
 
-# With every link failed in turn, 72 hosts take seconds per policy.
-SMALL = {"dragonfly": Dragonfly(a=4, p=1, h=1, g=5).build()}
+# With every link failed in turn, the default sizes take seconds per policy.
+SMALL = {"dragonfly": Dragonfly(a=4, p=1, h=1, g=5).build(), "torus": Torus("4x3").build()}
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
