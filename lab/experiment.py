@@ -25,6 +25,8 @@ DEFAULT_FILE = Path(__file__).resolve().parent.parent / "experiments" / "default
 
 # IPv4's minimum (RFC 791) and what switches of AI fabrics are set to.
 MIN_MTU, MAX_MTU = 576, 9216
+# What a column of the results holds, and what no run comes to the end of.
+_MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
 
@@ -79,11 +81,13 @@ def _whole(where: str, value: object) -> int:
         raise LabError(f"{where} = {value!r} must be a whole number") from None
 
 
-def _at_least(least: int) -> Callable[[str, object], int]:
+def _between(least: int, most: int) -> Callable[[str, object], int]:
     def parse(where: str, value: object) -> int:
         number = _whole(where, value)
         if number < least:
             raise LabError(f"{where} = {number} is too small: use {least} or more")
+        if number > most:
+            raise LabError(f"{where} = {number} is too large: use {most} or less")
         return number
 
     return parse
@@ -223,15 +227,15 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "algorithm", _text),
         _setting("traffic", "transport", _text),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
-        _setting("traffic", "ranks", _at_least(1)),
+        _setting("traffic", "ranks", _between(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),
         _setting("traffic", "max_bytes", _size),
-        _setting("traffic", "step_factor", _at_least(2)),
-        _setting("traffic", "iterations", _at_least(1)),
-        _setting("traffic", "warmup_iterations", _at_least(0)),
+        _setting("traffic", "step_factor", _between(2, _MAX_INT64)),
+        _setting("traffic", "iterations", _between(1, _MAX_ITERATIONS)),
+        _setting("traffic", "warmup_iterations", _between(0, _MAX_ITERATIONS)),
         _setting("traffic", "in_place", _flag),
         _setting("run", "scale", _scale),
-        _setting("run", "seed", _at_least(0)),
+        _setting("run", "seed", _between(0, _MAX_INT64)),
         _setting("run", "time_limit", _seconds, "time_limit_s"),
     )
 }

@@ -8,10 +8,12 @@ from pathlib import Path
 from lab import machine, relay, sandbox
 from lab.errors import LabError
 from lab.experiment import Experiment, controller_address
+from lab.forecast import forecast_of
 from lab.plan import Plan, plan
 from lab.progress import Progress
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
+from topologies.units import format_size
 
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
@@ -24,10 +26,12 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     _require_writable(folder or Path("results").resolve())
     progress = Progress()
     scale = _scale(planned, progress)
-    scale.fabric(planned.fabric)
+    largest = format_size(planned.sizes(scale)[-1].emulated_bytes)
+    machine.require_memory(planned.memory_bytes(scale), f"{planned.ranks} ranks x {largest}")
+    expected = forecast_of(planned, scale)
     from lab import run as the_run
 
-    job = partial(the_run.run, planned, scale, folder=folder, as_json=as_json, progress=progress)
+    job = partial(the_run.run, expected, scale, folder=folder, as_json=as_json, progress=progress)
     return _in_sandbox(job, planned, "run", doors)
 
 
@@ -47,6 +51,7 @@ def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]
     machine.require_root()
     machine.require_tools()
     machine.require_capabilities()
+    machine.require_network_size(len(fabric.hosts), len(fabric.links))
     machine.require_open_files(len(fabric.hosts), sum(len(fabric.ports_of(s.name)) for s in fabric.switches))
     if planned.needs_netem:
         machine.require_netem()

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab import machine, nccl, results
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
-from lab.forecast import endpoints, forecast
+from lab.forecast import Forecast, endpoints
 from lab.monitor import Monitor
 from lab.plan import Plan
 from lab.progress import Progress
@@ -31,21 +31,24 @@ INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 CONGESTION_CONTROL = "cubic"
 
 
-def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
+def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
-    e = plan.experiment
-    emulated = scale.fabric(plan.fabric)
+    plan = expected.plan
     record = _new_record(plan, scale)
+    if expected.unknown:
+        record.notes = [f"no prediction: {expected.unknown}"]
     if folder is None:
-        folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now().astimezone())
+        name, collective = plan.fabric.name, plan.experiment.collective
+        folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
     status = FAILED
     failures: list[Exception] = []
     try:
-        with _lab(plan, emulated, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
+        with (
+            _lab(plan, expected.emulated, progress) as lab,
+            _transport(plan, lab) as transport,
+            _watched(lab) as monitor,
+        ):
             record.machine = {**record.machine, "datapath": lab.datapath, **transport.settings()}
-            expected = forecast(plan, emulated, transport.flows)
-            if expected.unknown:
-                record.notes = [f"no prediction: {expected.unknown}"]
             if not as_json:
                 _print(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):

@@ -6,28 +6,42 @@ from dataclasses import is_dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from topologies import user_code
 from topologies.addressing import FABRIC_NETWORK
 from topologies.describe import Distances, describe
+from topologies.errors import Refused
 from topologies.fabric import MAX_INTF_NAME, Fabric
 from topologies.tiers import network_switches, scale_out_links, scale_up_switches
-from topologies.topology import ClosedForm, Topology
+from topologies.topology import ClosedForm, Topology, build, make
+
+# For the checks of one topology together.
+_TIME_LIMIT_S = 300.0
+
+
+def check_class(cls: type[Any]) -> list[str]:
+    """Findings for the topology with its default parameters."""
+    try:
+        topology = make(cls, cls.__name__, {})
+    except Refused as refusal:
+        return [str(refusal)]
+    return check_topology(topology)
 
 
 def check_topology(topology: Topology) -> list[str]:
     """Findings, one line each; empty = it conforms. Never raises: a build that fails is a finding."""
     try:
-        return list(_findings(topology))
-    except Exception as error:
-        return [f"{type(topology).__name__}: {type(error).__name__}: {error}"]
+        return user_code.call(type(topology).__name__, lambda: list(_findings(topology)), _TIME_LIMIT_S)
+    except Refused as refusal:
+        return [str(refusal)]
 
 
 def _findings(topology: Topology) -> Iterator[str]:
     yield from _frozen(topology)
-    fabric = topology.build()
+    fabric = build(topology)
     if not fabric.hosts:
         yield "it has no hosts"
         return
-    if topology.build() != fabric:
+    if build(topology) != fabric:
         yield "two builds differ: build() must be deterministic"
     for check in _CHECKS:
         yield from check(fabric)

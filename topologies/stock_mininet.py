@@ -17,7 +17,7 @@ from topologies.emulation import Emulation
 from topologies.errors import EmulationError, Refused
 from topologies.fabric import Fabric
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
-from topologies.topology import parse_parameters
+from topologies.topology import build, make, parse_parameters
 from topologies.units import parse_rate_mbps
 
 DEFAULT_RATE = "50Mbit"
@@ -72,8 +72,9 @@ def _topo(name: str, *, rate: str = DEFAULT_RATE, mtu: int = 9000, addressing: s
 
 def _emulation(name: str, rate: str, mtu: int, addressing: str, parameters: dict[str, Any]) -> Emulation:
     text = ",".join(f"{key}={value}" for key, value in parameters.items())
-    made = TOPOLOGIES[name](**parse_parameters(TOPOLOGIES[name], text, f"topology {name!r}"))
-    fabric = _at_rate(made.build(), parse_rate_mbps(rate))
+    what = f"topology {name!r}"
+    made = make(TOPOLOGIES[name], what, parse_parameters(TOPOLOGIES[name], text, what))
+    fabric = _at_rate(build(made), parse_rate_mbps(rate))
     datapath = ovs_daemons.find_datapath()
     print(f"*** {datapath} datapath; links of {rate}, MTU {mtu}", file=sys.stderr)
     return Emulation(fabric, mtu=mtu, addressing=addressing, datapath=datapath, controllers=(), progress=_say)

@@ -123,6 +123,22 @@ REFUSED = {
     "a controller that is no address": (["--controller", "127.0.0.1"], ["'127.0.0.1'", "tcp:HOST:PORT"]),
     "a controller without a port": (["--controller", "tcp:127.0.0.1"], ["tcp:HOST:PORT"]),
     "a controller's impossible port": (["--controller", "tcp:127.0.0.1:70000"], ["70000", "65535"]),
+    "a rate beyond any link": (["--link-rate", "101Tbit"], ["101Tbit", "100Tbit"]),
+    "a size beyond any collective": (["-b", "9" * 400], ["-b", "1024TiB"]),
+    "a time beyond any": (["--time-limit", "9" * 400 + "s"], ["--time-limit", "1000000s"]),
+    "a seed that no column holds": (["--seed", str(2**63)], ["--seed", str(2**63 - 1)]),
+    "warm-up without end": (["-w", "9" * 20], ["-w", "1000000 or less"]),
+    "iterations without end": (["-n", "1000001"], ["-n", "1000000 or less"]),
+    "ranks beyond counting": (["--ranks", "9" * 30], ["--ranks", "or less"]),
+    "more links than a fabric has": (
+        ["--topology", "spine-leaf:spines=1000,leaves=1000"], ["spine-leaf", "200,000 links"],
+    ),
+    "more switches than a fabric has": (
+        ["--topology", f"spine-leaf:spines={'9' * 20}"], ["spine-leaf", "5,000 switches"],
+    ),
+    "more routers than addresses": (["--topology", "torus:dims=100000x100000x10000"], ["addresses"]),
+    "a rate that is no number": (["--topology", "superpod:hb_rate_gbps=nan"], ["hb_rate_gbps", "nan"]),
+    "an infinite rate": (["--topology", "superpod:hb_rate_gbps=inf"], ["hb_rate_gbps", "inf"]),
     "a port that is no number": (["--publish", "x"], ["--publish", "'x'"]),
     "a missing file": (["nosuch.toml"], ["nosuch.toml", "No such file"]),
     "results where a run sees nothing": (["--out", "/run/x"], ["--out /run/x"]),
@@ -255,6 +271,22 @@ def test_a_port_that_does_not_exist_cannot_be_published(capsys: pytest.CaptureFi
 def test_results_that_cannot_be_written_are_refused_before_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     for folder in ("/proc/x", str(ROOT / "pyproject.toml" / "x")):
         assert folder in refused(capsys, *SMALL, "--out", folder)
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_more_memory_than_there_is_is_refused_with_both_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranks of 1 GiB: 2 buffers, 2 messages of a half, one buffer to compare with and a quarter for its mask."""
+    monkeypatch.setattr(machine, "available_memory_bytes", lambda: 4 * 2**30)
+    line = refused(capsys, *SMALL, "-b", "1G", "-e", "1G")
+    assert all(text in line for text in ("2 ranks x 1GiB", "4.3 GiB", "4.0 GiB", "--scale RATE:SIZE"))
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_a_fabric_too_large_to_build_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "--topology", "spine-leaf:leaves=300,hosts_per_leaf=15", "--ranks", "2", "--scale", "8000")
+    assert all(text in line for text in ("4500 hosts", "4096", "describe"))
 
 
 @pytest.mark.usefixtures("_as_root")
