@@ -25,12 +25,13 @@ _READY_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is up."""
+    """A fabric that is up. controller: None where it is not ours, or there is none."""
 
     fabric: Fabric
     net: FabricNet
     daemons: ovs_daemons.Daemons
     datapath: str
+    controller: "subprocess.Popen[bytes] | None"
 
 
 @contextmanager
@@ -73,11 +74,11 @@ def lab_up(
             raise RuntimeError(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
-        yield Lab(fabric, net, daemons, datapath)
+        yield Lab(fabric, net, daemons, datapath, process)
     except Exception as error:
         # What fails first is whatever waits for a packet; it cannot know why none comes.
-        if (status := daemons.switch.poll()) is not None:
-            raise RuntimeError(f"Open vSwitch ended with status {status}: {error}") from error
+        if ended := daemons.ended():
+            raise RuntimeError(f"Open vSwitch ended ({ended}): {error}") from error
         raise
     finally:
         if process:

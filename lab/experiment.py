@@ -93,7 +93,7 @@ def _between(least: int, most: int) -> Callable[[str, object], int]:
     return parse
 
 
-def _mtu(where: str, value: object) -> int:
+def parse_mtu(where: str, value: object) -> int:
     mtu = _whole(where, value)
     if not MIN_MTU <= mtu <= MAX_MTU:
         raise LabError(f"{where} = {mtu} is not possible: use {MIN_MTU} to {MAX_MTU}")
@@ -219,7 +219,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("fabric", "delay", _quantity(parse_duration_us), "delay_us"),
         _setting("fabric", "jitter", _quantity(parse_duration_us), "jitter_us"),
         _setting("fabric", "loss", _percent, "loss_percent"),
-        _setting("fabric", "mtu", _mtu),
+        _setting("fabric", "mtu", parse_mtu),
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),
         _setting("routing", "controller", _controller),

@@ -77,6 +77,10 @@ def _scale(planned: Plan, progress: Progress) -> Scale:
 def _results_folder(out: str | None) -> Path | None:
     if out is None:
         return None
+    if not out:
+        raise LabError(
+            "--out '' names no folder: write one, or leave it out for results/<date>-<topology>-<collective>"
+        )
     folder = Path(out).expanduser().resolve()
     if folder.is_relative_to("/run"):
         raise LabError(f"--out {out}: {_RUN_IS_PRIVATE}, nothing written there would stay: choose another folder")

@@ -10,6 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+# What a record's machine has as its datapath, in words.
+DATAPATHS = {
+    "system": "kernel datapath",
+    "netdev": "userspace datapath (this kernel has no openvswitch module)",
+}
 Level = Literal["ok", "degraded", "invalid"]
 
 

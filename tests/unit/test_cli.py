@@ -305,6 +305,85 @@ def test_missing_tools_are_named_at_once(capsys: pytest.CaptureFixture[str], mon
     assert all(word in line for word in ("ovs-vsctl", "openvswitch-switch", "mnexec", "mininet", "setup.sh"))
 
 
+NO_FILE = {
+    "in no folder": ("nowhere/x.svg", "No such file or directory"),
+    "a folder": (".", "Is a directory"),
+    "below a file": (str(ROOT / "pyproject.toml" / "x.svg"), "Not a directory"),
+}
+
+
+@pytest.mark.parametrize("case", NO_FILE)
+def test_a_drawing_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    file, reason = NO_FILE[case]
+    line = refused(capsys, "describe", "--svg", file)
+    assert repr(file) in line and reason in line
+
+
+@pytest.mark.parametrize("mtu", ["0", "-1", "99999"])
+def test_doctor_measures_with_possible_frames_only(capsys: pytest.CaptureFixture[str], mtu: str) -> None:
+    assert "576 to 9216" in refused(capsys, "doctor", f"--mtu={mtu}")
+
+
+def test_results_in_a_folder_without_a_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--out ''" in refused(capsys, *SMALL, "--out", "")
+
+
+def test_results_without_a_size_in_common_are_not_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("results")
+    for name, n in (("a", 2**20), ("b", 2**21)):
+        half = {"time": 1.0, "alg_bw": 1.0, "bus_bw": 1.0}
+        (folder / name).write_text(json.dumps({"results": [{"size": n, "out_of_place": half}]}))
+    assert cli.main(["compare", str(folder / "a"), str(folder / "b")]) == 1
+    assert "no size was measured validly in both" in capsys.readouterr().out
+    assert cli.main(["compare", str(folder / "a"), str(folder / "a")]) == 0
+
+
+def shell(command: str) -> "subprocess.CompletedProcess[bytes]":
+    """A command line; `run_topo` in it is ours."""
+    line = command.replace("run_topo", f"{sys.executable} {ROOT}/run_topo.py")
+    return subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("command", ["describe", "describe --json", "--help"])
+def test_a_full_disk_is_one_line(command: str) -> None:
+    done = shell(f"run_topo {command} > /dev/full")
+    assert (done.returncode, done.stderr) == (3, b"run_topo.py: failed: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("describe <&-", 0),
+        ("describe >&-", 0),
+        ("describe 2>&-", 0),
+        ("describe <&- >&- 2>&-", 0),
+        ("--nosuch 2>&-", 2),
+        ("--nosuch 2>/dev/full", 2),
+    ],
+)
+def test_a_standard_descriptor_may_be_missing(command: str, status: int) -> None:
+    done = shell(f"run_topo {command}")
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+def test_an_interrupt_before_the_first_line_ends_it_without_a_traceback() -> None:
+    """One that came while the interpreter was being replaced waits until our file runs."""
+    early = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {2}); os.kill(os.getpid(), 2); "
+    command = [sys.executable, str(ROOT / "run_topo.py"), "describe"]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{early} os.execv(sys.executable, {command})"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-2, b"", b"")
+
+
+def test_an_interrupt_of_a_command_is_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "complete_path", lambda: os.kill(os.getpid(), 2))
+    assert cli.main(["describe"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} run_topo.py describe --json | head -c 1",
