@@ -14,6 +14,7 @@ from lab.experiment import Experiment
 from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from topologies import Fabric, Topology, topology, unknown, user_code
+from topologies.conformance import check_fabric
 from topologies.describe import Distances
 from topologies.tiers import hb_domains
 from topologies.topology import build
@@ -197,7 +198,17 @@ def _topology(experiment: Experiment) -> Topology:
 
 
 def _fabric(experiment: Experiment, made: Topology) -> Fabric:
-    return build(made).with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
+    fabric = build(made)
+    if user_code.is_file(experiment.topology):
+        _require_usable(experiment.topology, fabric)
+    return fabric.with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
+
+
+def _require_usable(spec: str, fabric: Fabric) -> None:
+    """A user's own may be anything; ours are tested."""
+    what = f"topology {spec!r}"
+    if found := user_code.call(what, lambda: check_fabric(fabric)):
+        raise LabError(f"{what}: {found[0]}; `run_topo.py check` tests all of it")
 
 
 def _ask_policy(experiment: Experiment, fabric: Fabric) -> None:

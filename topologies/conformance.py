@@ -38,14 +38,19 @@ def check_topology(topology: Topology) -> list[str]:
 def _findings(topology: Topology) -> Iterator[str]:
     yield from _frozen(topology)
     fabric = build(topology)
-    if not fabric.hosts:
-        yield "it has no hosts"
-        return
     if build(topology) != fabric:
         yield "two builds differ: build() must be deterministic"
-    for check in _CHECKS:
-        yield from check(fabric)
-    yield from _against_closed_form(topology, fabric)
+    unusable = check_fabric(fabric)
+    yield from unusable
+    if not unusable:
+        yield from _described(fabric)
+        yield from _against_closed_form(topology, fabric)
+
+
+def check_fabric(fabric: Fabric) -> list[str]:
+    """Findings, one line each, on what everything else takes for granted of a fabric."""
+    # The others look for what a host is plugged into.
+    return list(_plugged_in(fabric)) or [finding for check in _CHECKS for finding in check(fabric)]
 
 
 def _frozen(topology: Any) -> Iterator[str]:
@@ -78,6 +83,17 @@ def _bisection(want: ClosedForm, fabric: Fabric) -> Iterator[str]:
     half = len(fabric.hosts) // 2
     if want.bisection_links is not None and not 0 <= want.bisection_links <= half:
         yield f"bisection_links: closed_form() says {want.bisection_links}, {half} hosts load {half} links at most"
+
+
+def _plugged_in(fabric: Fabric) -> Iterator[str]:
+    if not fabric.hosts:
+        yield "it has no hosts"
+    for host in fabric.hosts:
+        kinds = {link.kind for link in fabric.links_at(host.name)}
+        if not kinds - {"scale-up"}:
+            yield f"{host.name} has no scale-out interface"
+        elif fabric.node(fabric.switch_of(host.name)).is_host:
+            yield f"{host.name} is plugged into {fabric.switch_of(host.name)}: its first link must end at a switch"
 
 
 def _connected(fabric: Fabric) -> Iterator[str]:
@@ -150,5 +166,5 @@ def _described(fabric: Fabric) -> Iterator[str]:
 
 
 _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
-    _connected, _round_trip, _names, _datapath_ids, _addresses, _prefixes, _described,
+    _connected, _round_trip, _names, _datapath_ids, _addresses, _prefixes,
 )  # fmt: skip

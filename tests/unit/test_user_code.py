@@ -28,6 +28,8 @@ class Thing: pass
 """
 TOPOLOGIES = """
 from dataclasses import dataclass
+from topologies.builder import FabricBuilder
+from topologies.spine_leaf import SpineLeaf
 @dataclass(frozen=True)
 class Raises:
     n: int = 2
@@ -51,6 +53,42 @@ class Picky:
     def build(self): return None
 class Plain:
     def build(self): return None
+@dataclass(frozen=True)
+class Empty:
+    def build(self): return FabricBuilder("empty", {}).build()
+@dataclass(frozen=True)
+class Loose:
+    def build(self): return pair({}).build()
+@dataclass(frozen=True)
+class Cable:
+    def build(self):
+        fabric = pair({})
+        fabric.link("h1", "h2", "scale-out")
+        return fabric.build()
+@dataclass(frozen=True)
+class Secret:
+    def build(self): return plugged(pair({"secret": object()}))
+@dataclass(frozen=True)
+class Nameless:
+    def build(self): return plugged(pair({}, addresses=False))
+@dataclass(frozen=True)
+class Endless:
+    def build(self):
+        fabric = FabricBuilder("endless", {})
+        while True: fabric.switch("s", "leaf")
+@dataclass(frozen=True)
+class Derived(SpineLeaf):
+    extra: int = 3
+def pair(parameters, addresses=True):
+    fabric = FabricBuilder("pair", parameters)
+    for n in (1, 2):
+        fabric.host(f"h{n}", *([f"198.18.0.{n}"] if addresses else []))
+    return fabric
+def plugged(fabric):
+    fabric.switch("s1", "leaf", prefix="198.18.0.0/29")
+    for n in (1, 2):
+        fabric.link(f"h{n}", "s1", "scale-out")
+    return fabric.build()
 """
 
 
@@ -110,6 +148,12 @@ def test_a_policy_is_asked_before_anything_is_made(
         ("Bare", "n must be given, or have a default"),
         ("Picky", "KeyError: 'n'"),
         ("Plain", "must be a frozen dataclass with a build() method"),
+        ("Empty", "it has no hosts"),
+        ("Loose", "h1 has no scale-out interface"),
+        ("Cable", "h1 is plugged into h2"),
+        ("Secret", "not JSON serializable"),
+        ("Nameless", "h1-eth0 has no address"),
+        ("Endless", "more than 5,000 switches"),
     ],
 )  # fmt: skip
 def test_a_topology_that_fails(capsys: pytest.CaptureFixture[str], command: str, name: str, said: str) -> None:
@@ -150,6 +194,12 @@ def test_check_finds_it(capsys: pytest.CaptureFixture[str], name: str, said: str
     assert cli.main(["check", f"./mine.py:{name}"]) == 1
     verdict, finding = capsys.readouterr().out.splitlines()
     assert (verdict, said in finding) == (f"topology {name}: fails", True)
+
+
+def test_a_topology_derived_from_one_of_ours_may_have_more_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.py").write_text(TOPOLOGIES)
+    assert cli.main(["describe", "--topology", "./mine.py:Derived:extra=4"]) == 0
+    assert "spine-leaf" in capsys.readouterr().out
 
 
 def _for_ever() -> None:
