@@ -29,13 +29,14 @@ _READY_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is up. hop_frames_per_s: what the impairment hop carries on this machine, None without a hop or a
-    measurement."""
+    """A fabric that is up. controller: None where it is not ours, or there is none; hop_frames_per_s: what the impairment hop
+    carries on this machine, None without a hop or a measurement."""
 
     fabric: Fabric
     net: FabricNet
     daemons: ovs_daemons.Daemons
     datapath: str
+    controller: "subprocess.Popen[bytes] | None"
     hop_frames_per_s: float | None
 
 
@@ -83,11 +84,11 @@ def lab_up(
             raise RuntimeError(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
-        yield Lab(fabric, net, daemons, datapath, hop_budget.known(mtu) if net.uses_hop else None)
+        yield Lab(fabric, net, daemons, datapath, process, hop_budget.known(mtu) if net.uses_hop else None)
     except Exception as error:
         # What fails first is whatever waits for a packet; it cannot know why none comes.
-        if (status := daemons.switch.poll()) is not None:
-            raise RuntimeError(f"Open vSwitch ended with status {status}: {error}") from error
+        if ended := daemons.ended():
+            raise RuntimeError(f"Open vSwitch ended ({ended}): {error}") from error
         raise
     finally:
         if process:

@@ -74,20 +74,25 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     return Forecast(planned, emulated, paths, ack_paths)
 
 
+def forecast_of(planned: Plan, scale: Scale) -> Forecast:
+    """For the connections that the plan's transport will make. Needs no root and builds nothing."""
+    emulated = scale.fabric(planned.fabric)
+    flows = TRANSPORTS[planned.experiment.transport].plan(endpoints(planned, emulated), planned.schedule.connections)
+    return forecast(planned, emulated, flows)
+
+
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
     planned = plan(experiment)
     scale = experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, experiment.time_limit_s)
-    emulated = scale.fabric(planned.fabric)
-    flows = TRANSPORTS[experiment.transport].plan(endpoints(planned, emulated), planned.schedule.connections)
-    expected = forecast(planned, emulated, flows)
+    expected = forecast_of(planned, scale)
     rows = [_row(expected, size, scale) for size in planned.sizes(scale)]
     if as_json:
         print(json.dumps(rows))
         return
     nic = format_rate(planned.nic_mbps)
     print(
-        f"{emulated.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
+        f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")

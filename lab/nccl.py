@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.kpis import IterationStats, iteration_stats
-from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
+from lab.rows import DATAPATHS, InPlace, IterationRecord, RowResult, RunRecord
 from topologies.units import format_rate, format_size
 
 VERSION = "2.19.6"
@@ -90,6 +90,7 @@ def scale_lines(record: RunRecord) -> list[str]:
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
+        f"Open vSwitch {record.machine['open_vswitch']}, {DATAPATHS[record.machine['datapath']]}",
         *_delays(record.machine),
     ]
 

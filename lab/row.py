@@ -117,7 +117,7 @@ class RowMeasurement:
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
             values.fill(buffer, self._plan.schedule, rank)
-        return replay.run(buffers, lifeline=self._lab.daemons.switch_pidfd)
+        return replay.run(buffers, lifeline=self._lab.daemons.lifeline.fileno())
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)
@@ -206,6 +206,7 @@ class RowMeasurement:
             steal_share=window.steal_share,
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._busy),
+            controller_status=self._lab.controller.poll() if self._lab.controller else None,
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
             queue_drops=sum(losses.queues.values()),

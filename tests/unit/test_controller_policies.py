@@ -242,7 +242,7 @@ def test_unknown_names_list_the_known_ones() -> None:
     [
         ({"leaf9": SwitchRules()}, "unknown switch 'leaf9': choose from leaf1, leaf2"),
         ({"leaf1": SwitchRules((FlowRule(Match(in_port=1), (Output(77),)),))}, "leaf1 has no port 77"),
-        (None, "AttributeError"),
+        (None, "must return {switch name: SwitchRules}, not NoneType"),
     ],
 )
 def test_rules_that_do_not_fit_the_fabric_are_refused(rules: dict[str, SwitchRules], text: str) -> None:
