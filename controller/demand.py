@@ -26,8 +26,7 @@ class Demand:
 
 def to_plain(demand: Demand) -> dict[str, Any]:
     """What `from_plain` reads."""
-    flow = demand.flow
-    return {**asdict(flow), "rate_mbps": demand.rate_mbps}
+    return {**asdict(demand.flow), "rate_mbps": demand.rate_mbps}
 
 
 def from_plain(data: Any) -> tuple[Demand, ...]:
