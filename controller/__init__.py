@@ -6,6 +6,7 @@ tests pick it up from here. A policy that follows measured load is a value with 
 a value with `announced`: see Reactive and Announced.
 """
 
+from controller.policies.adaptive import Adaptive
 from controller.policies.ecmp import ecmp
 from controller.policies.ecmp_group import ecmp_group
 from controller.policies.ecmp_polarised import ecmp_polarised
@@ -28,6 +29,7 @@ POLICIES: dict[str, Policy] = {
     "ugal": Ugal(),
     "k-shortest": k_shortest,
     "per-flow": PerFlow(),
+    "adaptive": Adaptive(),
 }
 
 

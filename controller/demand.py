@@ -26,8 +26,7 @@ class Demand:
 
 def to_plain(demand: Demand) -> dict[str, Any]:
     """What `from_plain` reads."""
-    flow = demand.flow
-    return {**asdict(flow), "rate_mbps": demand.rate_mbps}
+    return {**asdict(demand.flow), "rate_mbps": demand.rate_mbps}
 
 
 def from_plain(data: Any) -> tuple[Demand, ...]:
@@ -62,4 +61,5 @@ def _one(item: Any) -> Demand:
         raise Refused(f"flow {item!r}: proto must be 1..255, ports 0..65535")
     if not (rate_mbps > 0 and math.isfinite(rate_mbps)):
         raise Refused(f"flow {item!r}: rate_mbps must be a positive number")
-    return Demand(Flow(src_ip, dst_ip, proto, src_port, dst_port), rate_mbps)
+    ports = (src_port, dst_port) if proto in HAVE_PORTS else (0, 0)
+    return Demand(Flow(src_ip, dst_ip, proto, *ports), rate_mbps)

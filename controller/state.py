@@ -77,7 +77,7 @@ class State:
     def target(self) -> dict[str, SwitchRules]:
         """What every switch should have. Raises PolicyError."""
         down = self.down
-        if self._target is None or self._target[0] != down or self._target[1] is not self.policy:
+        if self._target is None or self._target[0] != down or self._target[1] != self.policy:
             self._target = (down, self.policy, rules_of(self.policy, self.fabric, down))
         return self._target[2]
 

@@ -24,7 +24,7 @@ from controller.match import Match, mac_text
 from controller.paths import Path, Paths
 from controller.policies.ecmp import ecmp
 from controller.prefix_rules import BASE_PRIORITY
-from controller.routing import adjacency, attached, prefixes
+from controller.routing import Adjacency, adjacency, attached, prefixes
 from controller.rules import FlowRule, SwitchRules
 from topologies.addressing import FABRIC_NETWORK
 from topologies.fabric import Fabric, Node
@@ -38,15 +38,16 @@ _NO_LABEL = 0x02 << LABEL_BITS
 
 
 def k_shortest(fabric: Fabric, down: frozenset[int]) -> dict[str, SwitchRules]:
-    labels = _Labels(fabric)
+    graph, owners = adjacency(fabric), prefixes(fabric)
+    labels = _Labels(graph)
     paths = _all_paths(fabric, down)
     by_ecmp = ecmp(fabric, down)
     return {
         switch.name: SwitchRules(
             (
                 *_origin(fabric, switch),
-                *_choice(fabric, switch, paths, labels),
-                *_transit(fabric, switch, labels),
+                *(_choice(switch.name, owners, paths, labels) if attached(fabric, switch.name) else ()),
+                *_transit(graph[switch.name], labels),
                 *(FlowRule(f.match, f.actions, f.priority, DESTINATION) for f in by_ecmp[switch.name].flows),
             )
         )
@@ -103,8 +104,8 @@ def _refilled(intact: list[Path], dead: set[tuple[str, int]], usable: list[Path]
 class _Labels:
     """Paths as destination MACs: the ports by which switches are left, the first in the lowest bits."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        ports = [number for links in adjacency(fabric).values() for number, _ in links]
+    def __init__(self, graph: Adjacency) -> None:
+        ports = [number for edges in graph.values() for number, _ in edges]
         self.n_bits = max(ports, default=1).bit_length()
         # The highest field stays 0, for shifts to copy.
         self._n_hops = LABEL_BITS // self.n_bits - 1
@@ -133,12 +134,11 @@ def _origin(fabric: Fabric, switch: Node) -> Iterator[FlowRule]:
 
 
 def _choice(
-    fabric: Fabric, switch: Node, paths: Mapping[tuple[str, str], list[Path]], labels: _Labels
+    switch: str, owners: Mapping[str, str], paths: Mapping[tuple[str, str], list[Path]], labels: _Labels
 ) -> Iterator[FlowRule]:
-    if not attached(fabric, switch.name):
-        return
-    for prefix, owner in prefixes(fabric).items():
-        fitting = [path for path in paths.get((switch.name, owner), ()) if labels.fits(path)]
+    """owners: prefix -> its switch."""
+    for prefix, owner in owners.items():
+        fitting = [path for path in paths.get((switch, owner), ()) if labels.fits(path)]
         for slot in range(K if fitting else 0):
             label = SetField("eth_dst", labels.mac(fitting[slot % len(fitting)]))
             yield _rule(CHOICE, 1, Match(ipv4_dst=prefix, reg0=slot), label, GotoTable(TRANSIT))
@@ -146,9 +146,9 @@ def _choice(
     yield _rule(CHOICE, 0, Match(ipv4_dst=_EVERYTHING), unlabelled, GotoTable(DESTINATION))
 
 
-def _transit(fabric: Fabric, switch: Node, labels: _Labels) -> Iterator[FlowRule]:
+def _transit(edges: list[tuple[int, str]], labels: _Labels) -> Iterator[FlowRule]:
     yield _rule(TRANSIT, 0, Match(ipv4_dst=_EVERYTHING, eth_dst=labels.next_is(0)), GotoTable(DESTINATION))
-    for number, _ in adjacency(fabric)[switch.name]:
+    for number, _ in edges:
         match = Match(ipv4_dst=_EVERYTHING, eth_dst=labels.next_is(number))
         yield _rule(TRANSIT, 0, match, DecTtl(), ShiftLabel(labels.n_bits), Output(number))
 

@@ -162,6 +162,8 @@ def _first_edge(fabric: Fabric) -> tuple[str, str]:
 def test_flows_in_json_survive_and_wrong_ones_are_refused_in_one_line() -> None:
     known = Demand(Flow("198.18.0.1", "198.18.0.9", UDP, 49152, 4791), 1000.0)
     assert from_plain([to_plain(known)]) == (known,)
+    # A protocol without ports has one flow between two hosts.
+    assert from_plain([{**to_plain(known), "proto": ICMP}])[0].flow == Flow("198.18.0.1", "198.18.0.9", ICMP)
     for wrong, text in (
         ({"flows": 1}, "flows must be a list"),
         ([7], "it needs src_ip, dst_ip, proto, src_port, dst_port, rate_mbps"),

@@ -231,7 +231,9 @@ def test_a_users_file_is_checked_policy_by_policy(tmp_path: Path, monkeypatch: p
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="unknown policy 'ecpm': choose from ecmp, ecmp-group, ecmp-polarised"):
+    with pytest.raises(
+        PolicyError, match="unknown policy 'ecpm': choose from adaptive, ecmp, ecmp-group, ecmp-polarised"
+    ):
         policy("ecpm")
     with pytest.raises(Refused, match="where the file exists"):
         policy("./nowhere.py:POLICY")
