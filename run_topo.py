@@ -2,12 +2,31 @@
 """Start here: `sudo python3 run_topo.py`. Whatever Python runs this file, the work is done by the one in .venv."""
 
 import os
+import signal
 import sys
 
 ROOT = os.path.dirname(os.path.realpath(__file__))
 VENV = os.path.join(ROOT, ".venv")
 # Set across the exec, so that an environment that does not take effect cannot make a loop.
 GUARD = "AI_FABRIC_TESTBED_ENTERED"
+
+
+def open_standard_descriptors() -> None:
+    """Started without one of them (`<&-`, `>&-`), we would give its number to some file or socket of ours."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, mode))  # noqa: SIM115
+
+
+def end_at_once_when_interrupted() -> None:
+    """Until `main` can say what an interrupt means, Ctrl-C ends us as it ends any program: without a traceback."""
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def enter_environment(script: str = __file__) -> None:
@@ -20,6 +39,8 @@ def enter_environment(script: str = __file__) -> None:
         os.environ[GUARD] = "1"
         # Meant for the interpreter that is left behind; ours would not find its own library under it.
         os.environ.pop("PYTHONHOME", None)
+        # The next interpreter would show a traceback until it comes to this file: it waits until then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.execv(python, [python, os.path.realpath(script), *sys.argv[1:]])
     refuse("no working environment in " + VENV)
 
@@ -31,6 +52,8 @@ def refuse(reason: str) -> None:
 
 
 if __name__ == "__main__":
+    end_at_once_when_interrupted()
+    open_standard_descriptors()
     enter_environment()
     try:
         from lab.cli import main

@@ -2,13 +2,17 @@
 
 To add a policy: a file in policies/ with a function `(fabric, down) -> {switch name: SwitchRules}`, and a line in
 POLICIES; `@only_on(...)` says which fabrics it can route, if not all. The command line, the help and the registry-wide
-tests pick it up from here. A policy that follows measured load is a value with `react`: see Reactive.
+tests pick it up from here. A policy that follows measured load is a value with `react`, one that places announced flows
+a value with `announced`: see Reactive and Announced.
 """
 
+from controller.policies.adaptive import Adaptive
 from controller.policies.ecmp import ecmp
 from controller.policies.ecmp_group import ecmp_group
 from controller.policies.ecmp_polarised import ecmp_polarised
+from controller.policies.k_shortest import k_shortest
 from controller.policies.minimal import minimal
+from controller.policies.per_flow import PerFlow
 from controller.policies.single_path import single_path
 from controller.policies.ugal import Ugal
 from controller.policies.valiant import valiant
@@ -23,6 +27,9 @@ POLICIES: dict[str, Policy] = {
     "minimal": minimal,
     "valiant": valiant,
     "ugal": Ugal(),
+    "k-shortest": k_shortest,
+    "per-flow": PerFlow(),
+    "adaptive": Adaptive(),
 }
 
 

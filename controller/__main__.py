@@ -5,6 +5,7 @@ SIGTERM or SIGINT, 2 refused before anything was listening, with one line that s
 """
 
 import argparse
+import json
 import logging
 import signal
 import socket
@@ -14,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from controller import POLICIES, Policy, policy_for, rules_of
+from controller.demand import from_plain, merged
 from controller.listening import check_free
+from controller.policy import Announced
 from topologies.errors import Refused
 from topologies.fabric import Fabric
+
+_PLACING = sorted(name for name, known in POLICIES.items() if isinstance(known, Announced))
 
 log = logging.getLogger("controller")
 
@@ -25,6 +30,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m controller", description="Programs the switches of a fabric.")
     parser.add_argument("--fabric", required=True, help="the fabric, as `run_topo.py describe --json` writes it")
     parser.add_argument("--policy", default="ecmp", help=f"{', '.join(POLICIES)}, or ./mine.py:POLICY (default ecmp)")
+    parser.add_argument("--flows", help="flows to place from the start, as POST /flows takes them: a JSON file")
     parser.add_argument("--listen", default="127.0.0.1", help="address for switches and REST (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=6653, help="OpenFlow port (default 6653)")
     parser.add_argument("--rest-port", type=int, default=8080, help="REST port (default 8080)")
@@ -44,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT. Raises Refused."""
     fabric = read_fabric(options.fabric)
-    chosen = policy_for(options.policy, fabric)
+    chosen = with_flows(policy_for(options.policy, fabric), fabric, options)
     # A policy that cannot do this fabric is refused now, not when the first switch connects.
     rules_of(chosen, fabric)
     check_free(options.listen, options.port)
@@ -66,6 +72,18 @@ def read_fabric(path: str) -> Fabric:
         raise Refused(f"--fabric {path}: {getattr(error, 'strerror', None) or error}") from error
     except Refused as error:
         raise Refused(f"--fabric {path}: {error}") from error
+
+
+def with_flows(chosen: Policy, fabric: Fabric, options: argparse.Namespace) -> Policy:
+    """The policy with the flows of `--flows`, if there are any."""
+    if options.flows is None:
+        return chosen
+    if not isinstance(chosen, Announced):
+        raise Refused(f"--flows: policy {options.policy} places no announced flows: choose from {', '.join(_PLACING)}")
+    try:
+        return chosen.announced(fabric, merged((), from_plain(json.loads(Path(options.flows).read_text()))))
+    except (OSError, ValueError) as error:
+        raise Refused(f"--flows {options.flows}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def start(ryu: Any, options: argparse.Namespace, fabric: Fabric, chosen: Policy) -> None:

@@ -9,6 +9,8 @@ from controller.flow import N_REGISTERS
 from controller.match import RuleError
 
 _MAX_BASIS = 0xFFFF
+# All of a MAC but its first byte, which says unicast and locally administered.
+LABEL_BITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,22 @@ class Multipath:
 
     def __str__(self) -> str:
         return f"multipath(symmetric_l3l4+udp,{self.basis},modulo_n,{self.n},0,NXM_NX_REG{self.register}[])"
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftLabel:
+    """Open vSwitch's `move`: the lower `LABEL_BITS` of the destination MAC, shifted right by `n_bits`. The highest `n_bits`
+    of them stay what they were."""
+
+    n_bits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_bits < LABEL_BITS:
+            raise RuleError(f"a label shifted by {self.n_bits} bits: 1..{LABEL_BITS - 1} are possible")
+
+    def __str__(self) -> str:
+        last = LABEL_BITS - 1
+        return f"move:NXM_OF_ETH_DST[{self.n_bits}..{last}]->NXM_OF_ETH_DST[0..{last - self.n_bits}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,7 @@ class GotoTable:
 Forward = Output | Bundle | Group
 # What ends a rule.
 End = Forward | GotoTable
-Action = SetField | DecTtl | Multipath | End
+Action = SetField | DecTtl | Multipath | ShiftLabel | End
 
 
 def _check_basis(action: str, basis: int) -> None:

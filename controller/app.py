@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from controller import openflow
+from controller.demand import Demand
 from controller.exchange import Exchange, NoAnswer
 from controller.loads import Loads, loads
 from controller.openflow import ofp
-from controller.policy import Policy, Reactive
+from controller.policy import Announced, Policy, Reactive
 from controller.rules import SwitchRules
 from controller.ryu_compat import (
     CONFIG_DISPATCHER,
@@ -235,6 +236,20 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
                 self.exchange.finish(pending, deadline - time.monotonic())
             except NoAnswer as silence:
                 self._drop(switch, datapath, str(silence))
+
+    # -- announced flows --------------------------------------------------------------------------------------------
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        policy = self.state.policy
+        return policy.demands if isinstance(policy, Announced) else ()
+
+    def announce(self, demands: tuple[Demand, ...]) -> dict[str, Any]:
+        """These are all flows from now on; what the policy decides. Raises Refused."""
+        decided = self.state.announce(demands)
+        log.info("%s, %d flows announced: %s", self.policy_name, len(demands), decided)
+        self._dirty.set()
+        return decided
 
     # -- measured load ----------------------------------------------------------------------------------------------
 

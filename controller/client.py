@@ -28,7 +28,8 @@ def links(rest_url: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
 
 
 def policy(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """GET /policy: name, readings, reactions; of one that follows measured load also period_s and decided."""
+    """GET /policy: name, readings, reactions; of one that follows measured load also period_s, of that and of one that
+    places announced flows what it has decided."""
     result: dict[str, Any] = _get(rest_url, "/policy", timeout_s)
     return result
 
@@ -42,6 +43,24 @@ def ports(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
 def rules(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """GET /rules: the text of flows and groups by switch."""
     result: dict[str, Any] = _get(rest_url, "/rules", timeout_s)
+    return result
+
+
+def flows(rest_url: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
+    """GET /flows: the 5-tuple and rate_mbps of every announced flow."""
+    result: list[dict[str, Any]] = _get(rest_url, "/flows", timeout_s)
+    return result
+
+
+def announce(rest_url: str, flows: list[dict[str, Any]], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """POST /flows: these in addition, or with another rate; what the policy has decided."""
+    result: dict[str, Any] = _ask(rest_url, "/flows", timeout_s, "POST", flows)
+    return result
+
+
+def withdraw(rest_url: str, flows: list[dict[str, Any]] | None = None, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """DELETE /flows: these, or all; what the policy has decided."""
+    result: dict[str, Any] = _ask(rest_url, "/flows", timeout_s, "DELETE", flows)
     return result
 
 
@@ -75,9 +94,15 @@ def _why_not_ready(rest_url: str, seen: dict[str, Any] | None, deadline_s: float
 
 
 def _get(rest_url: str, path: str, timeout_s: float) -> Any:
+    return _ask(rest_url, path, timeout_s, "GET", None)
+
+
+def _ask(rest_url: str, path: str, timeout_s: float, method: str, body: Any) -> Any:
     url = rest_url.rstrip("/") + path
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as response:
+        with urllib.request.urlopen(request, timeout=timeout_s) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
         raise ControllerError(f"controller at {url}: {_reason(error)}") from error

@@ -16,11 +16,19 @@ from controller.dataplane import DataPlane, DataPlaneError, Dropped, Hairpin, Lo
 from controller.flow import UDP, Flow
 from controller.match import is_in
 from controller.policy import Policy, PolicyError, fits, is_multipath, parse_policy, rules_of
-from controller.routing import Adjacency, NextHops, adjacency, attached, distances, next_hops, prefixes
+from controller.routing import (
+    Adjacency,
+    NextHops,
+    adjacency,
+    attached,
+    distances,
+    next_hops,
+    prefixes,
+    switch_of_address,
+)
 from controller.rules import SwitchRules
-from topologies import TOPOLOGIES
+from topologies import TOPOLOGIES, user_code
 from topologies.fabric import Fabric, Link
-from topologies.topology import load_attribute
 
 # Bounds on work, so that a check of a large fabric ends: above them it samples, always the same pairs and failures.
 MAX_PAIRS = 4000
@@ -55,16 +63,15 @@ class Finding:
 def check_file(spec: str) -> dict[str, list[Finding]]:
     """Findings for each policy of './mine.py', or for the one named by './mine.py:NAME'; an empty list is a pass."""
     fabrics = default_fabrics()
-    if ".py:" in spec:
+    if user_code.is_file(spec):
         return {spec.rpartition(":")[2]: check_policy(parse_policy(spec, {}), fabrics)}
     return {name: check_policy(policy, fabrics) for name, policy in policies_in(spec).items()}
 
 
 def policies_in(path: str) -> dict[str, Policy]:
     """What looks like a policy in a Python file: functions defined there whose first parameters are fabric and down."""
-    # Every attribute at once: load_attribute imports the file and refuses one that cannot be.
-    module, _ = load_attribute(f"{path}:__dict__", "policy")
-    return {name: value for name, value in module.items() if _is_policy(value, module["__name__"])}
+    module = user_code.load_module(path, "policy")
+    return {name: value for name, value in vars(module).items() if _is_policy(value, module.__name__)}
 
 
 def _is_policy(value: object, module: str) -> bool:
@@ -206,7 +213,7 @@ class _Ends:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self.switch = {far.ip: s.name for s in fabric.switches for _, far in attached(fabric, s.name) if far.ip}
+        self.switch = switch_of_address(fabric)
         island = _islands(adjacency(fabric))
         self.pairs = [
             (a, b) for a, s in self.switch.items() for b, t in self.switch.items() if a != b and island[s] == island[t]

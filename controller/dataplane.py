@@ -1,14 +1,15 @@
 """A data plane without a switch: walks a packet through the rules, hop by hop, and says where it comes out.
 
-`bundle` and `multipath` are computed as Open vSwitch does, so a walk is a prediction of the real path. A select group's
+`bundle`, `multipath` and `move` are computed as Open vSwitch does, so a walk is a prediction of the real path. A select group's
 hash cannot be predicted: `path` says so, `paths` gives all that may happen.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from controller.actions import Bundle, GotoTable, Multipath, SetField
+from controller.actions import LABEL_BITS, Bundle, GotoTable, Multipath, SetField, ShiftLabel
 from controller.flow import Flow, Packet
+from controller.match import mac_int, mac_text
 from controller.ovs_hash import choose, modulo_n
 from controller.rules import FlowRule, SwitchRules
 from topologies.fabric import Fabric, Port
@@ -149,11 +150,18 @@ def _written(rule: FlowRule, packet: Packet) -> Packet:
     for action in rule.actions:
         if isinstance(action, SetField) and action.field == "eth_dst":
             packet = Packet(packet.flow, packet.in_port, action.value, packet.registers)
+        elif isinstance(action, ShiftLabel):
+            packet = Packet(packet.flow, packet.in_port, _shifted(packet.eth_dst, action.n_bits), packet.registers)
         elif isinstance(action, Multipath):
             registers = list(packet.registers)
             registers[action.register] = modulo_n(packet.flow, action.basis, action.n)
             packet = Packet(packet.flow, packet.in_port, packet.eth_dst, tuple(registers))
     return packet
+
+
+def _shifted(mac: str, n_bits: int) -> str:
+    value, lower = mac_int(mac), (1 << (LABEL_BITS - n_bits)) - 1
+    return mac_text(value & ~lower | value >> n_bits & lower)
 
 
 def _only(flow: Flow, switch: str, ports: list[int]) -> list[int]:

@@ -41,9 +41,26 @@ def is_in(address: str, prefix: str) -> bool:
     return ipv4_int(address) & mask == value
 
 
+@lru_cache(maxsize=65536)
+def mac_int(mac: str) -> int:
+    """'02:00:00:00:00:fe' -> 0x0200000000fe."""
+    return int(mac.replace(":", ""), 16)
+
+
+def mac_text(value: int) -> str:
+    """0x0200000000fe -> '02:00:00:00:00:fe'."""
+    return value.to_bytes(6, "big").hex(":")
+
+
+def _is_mac(mac: str, wanted: str) -> bool:
+    value, slash, mask = wanted.partition("/")
+    return mac_int(mac) & mac_int(mask) == mac_int(value) if slash else mac == value
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which packets: a field that is None matches any. Addresses are IPv4 prefixes ('198.18.0.0/29', '198.18.0.1').
+    """Which packets: a field that is None matches any. Addresses are IPv4 prefixes ('198.18.0.0/29', '198.18.0.1');
+    `eth_dst` is a MAC, or one with a mask ('02:00:00:00:00:03/02:00:00:00:00:0f').
 
     `l4_src` and `l4_dst` are TCP, UDP or SCTP ports and need `ip_proto`, as OpenFlow's prerequisites say. `reg0` and
     `reg1` are what an earlier table has loaded.
@@ -91,7 +108,7 @@ class Match:
         # Prefixes last: they cost the most to compare.
         return (
             (self.in_port is None or self.in_port == packet.in_port)
-            and (self.eth_dst is None or self.eth_dst == packet.eth_dst)
+            and (self.eth_dst is None or _is_mac(packet.eth_dst, self.eth_dst))
             and (self.reg0 is None or self.reg0 == packet.registers[0])
             and (self.reg1 is None or self.reg1 == packet.registers[1])
             and (self.ip_proto is None or self.ip_proto == flow.proto)

@@ -10,6 +10,7 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from controller.actions import (
+    LABEL_BITS,
     Action,
     Bundle,
     DecTtl,
@@ -19,6 +20,7 @@ from controller.actions import (
     Multipath,
     Output,
     SetField,
+    ShiftLabel,
 )
 from controller.changes import Step
 from controller.flow import SCTP, TCP, UDP
@@ -43,7 +45,7 @@ _OFPGC_ADD_OR_MOD = 0x8000
 # OFPP_NONE would not do: it counts as alive, and its packets are lost.
 _VACANT = 0xFEFF
 # Fields whose name and value are the same on both sides.
-_PLAIN = ("in_port", "eth_dst", "ip_proto", "reg0", "reg1")
+_PLAIN = ("in_port", "ip_proto", "reg0", "reg1")
 _REGISTERS = ("reg0", "reg1")
 _L4 = {TCP: "tcp", UDP: "udp", SCTP: "sctp"}
 
@@ -114,6 +116,9 @@ def _match(match: Match) -> Any:
         if prefix is not None:
             address, slash, _ = prefix.partition("/")
             fields[name] = (address, str(IPv4Network(prefix).netmask)) if slash else address
+    if match.eth_dst is not None:
+        mac, slash, mask = match.eth_dst.partition("/")
+        fields["eth_dst"] = (mac, mask) if slash else mac
     for side in ("src", "dst"):
         port = getattr(match, f"l4_{side}")
         if port is not None and match.ip_proto is not None:
@@ -150,12 +155,23 @@ def _multipath(action: Multipath) -> Any:
     )
 
 
+def _shift_label(action: ShiftLabel) -> Any:
+    return parser.NXActionRegMove(
+        src_field="eth_dst",
+        dst_field="eth_dst",
+        n_bits=LABEL_BITS - action.n_bits,
+        src_ofs=action.n_bits,
+        dst_ofs=0,
+    )
+
+
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
     SetField: lambda a: parser.OFPActionSetField(**{a.field: a.value}),
     DecTtl: lambda _: parser.OFPActionDecNwTtl(),
     Output: lambda a: parser.OFPActionOutput(a.port),
     Bundle: _bundle,
     Multipath: _multipath,
+    ShiftLabel: _shift_label,
     Group: lambda a: parser.OFPActionGroup(a.group_id),
 }
 
@@ -247,7 +263,7 @@ def _only_output(bucket: Any) -> int:
 def _decode_match(match: Any) -> Match:
     fields: dict[str, Any] = {}
     for name, value in match.items():
-        if name in ("ipv4_src", "ipv4_dst"):
+        if name in ("ipv4_src", "ipv4_dst", "eth_dst"):
             fields[name] = "/".join(value) if isinstance(value, tuple) else value
         elif name in _PLAIN:
             fields[name] = value
@@ -273,6 +289,8 @@ def _decode_action(action: Any) -> Action:
         return DecTtl()
     if isinstance(action, parser.NXActionMultipath):
         return Multipath(action.basis, action.max_link + 1, _REGISTERS.index(action.dst))
+    if isinstance(action, parser.NXActionRegMove):
+        return ShiftLabel(action.src_ofs)
     return _decode_forward(action)
 
 

@@ -7,13 +7,14 @@ ecmp                   a registered name
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from controller.demand import Demand
 from controller.loads import Loads
 from controller.match import Match, RuleError
 from controller.per_fabric import per_fabric
 from controller.rules import SwitchRules
+from topologies import user_code
 from topologies.errors import Refused, unknown
 from topologies.fabric import Fabric
-from topologies.topology import load_attribute
 
 # (fabric, indices of the links that are down) -> rules by switch name
 Policy = Callable[[Fabric, frozenset[int]], dict[str, SwitchRules]]
@@ -32,6 +33,23 @@ class Reactive(Protocol):
 
     def react(self, fabric: Fabric, down: frozenset[int], loads: Loads, /) -> "Reactive":
         """The policy from now on; one that is equal changes nothing."""
+
+    def summary(self) -> dict[str, Any]:
+        """What it has decided, for people, as plain data."""
+
+
+@runtime_checkable
+class Announced(Protocol):
+    """A policy whose rules depend on announced flows: a value, as a reactive one is."""
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        """All that are announced at present."""
+
+    def __call__(self, fabric: Fabric, down: frozenset[int], /) -> dict[str, SwitchRules]: ...
+
+    def announced(self, fabric: Fabric, demands: tuple[Demand, ...], /) -> "Announced":
+        """The policy from now on, with these flows instead. Raises Refused."""
 
     def summary(self) -> dict[str, Any]:
         """What it has decided, for people, as plain data."""
@@ -76,11 +94,11 @@ def check_fits(spec: str, policy: Policy, fabric: Fabric, registry: Mapping[str,
 
 def parse_policy(spec: str, registry: Mapping[str, Policy]) -> Policy:
     """The policy that a text form names; refuses with the known names."""
-    if ".py:" not in spec:
+    if not user_code.is_file(spec):
         if spec not in registry:
             raise PolicyError(unknown("policy", spec, registry))
         return registry[spec]
-    loaded, rest = load_attribute(spec, "policy")
+    loaded, rest = user_code.load_attribute(spec, "policy")
     if rest or not callable(loaded):
         raise PolicyError(f"policy {spec!r}: must be a function (fabric, down) -> {{switch name: SwitchRules}}")
     policy: Policy = loaded
@@ -92,15 +110,22 @@ def rules_of(policy: Policy, fabric: Fabric, down: frozenset[int] = frozenset())
 
     Raises PolicyError: a user's own policy may do anything, and a traceback from inside it helps nobody.
     """
-    name = getattr(policy, "__name__", str(policy))
+    what = f"policy {getattr(policy, '__name__', str(policy))}"
     try:
-        rules = policy(fabric, down)
-        for switch, its_rules in rules.items():
-            _check_fits(fabric, switch, its_rules)
+        return user_code.call(what, lambda: _checked(fabric, policy(fabric, down)))
     except RuleError as error:
-        raise PolicyError(f"policy {name}: {error}") from error
-    except Exception as error:
-        raise PolicyError(f"policy {name} failed: {type(error).__name__}: {error}") from error
+        raise PolicyError(f"{what}: {error}") from error
+    except Refused as refusal:
+        raise PolicyError(str(refusal)) from refusal
+
+
+def _checked(fabric: Fabric, rules: object) -> dict[str, SwitchRules]:
+    if not isinstance(rules, Mapping):
+        raise RuleError(f"must return {{switch name: SwitchRules}}, not {type(rules).__name__}")
+    for switch, its_rules in rules.items():
+        if not isinstance(its_rules, SwitchRules):
+            raise RuleError(f"must return SwitchRules for {switch!r}, not {type(its_rules).__name__}")
+        _check_fits(fabric, switch, its_rules)
     return {switch.name: rules.get(switch.name, SwitchRules()) for switch in fabric.switches}
 
 

@@ -1,18 +1,27 @@
-"""What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /policy, /ports and /rules[/SWITCH]."""
+"""What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /policy, /ports, /flows and /rules[/SWITCH].
+
+And what it is told: POST /flows announces flows, DELETE /flows withdraws them, all or those in the body; both answer with
+what the policy has decided.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from controller.policy import Reactive
+from controller.demand import Demand, from_plain, merged, to_plain, without
+from controller.policy import Announced, Reactive
 from controller.rules import SwitchRules
-from controller.ryu_compat import get, wsgi
+from controller.ryu_compat import http, wsgi
 from topologies.errors import unknown
 
 if TYPE_CHECKING:
     from controller.app import FabricApp
 
 _COUNTERS = tuple(f"{way}_{what}" for what in ("packets", "bytes", "dropped", "errors") for way in ("rx", "tx"))
+
+
+# (announced so far, named in the request) -> announced from now on
+_Change = Callable[[tuple[Demand, ...], tuple[Demand, ...]], tuple[Demand, ...]]
 
 
 def register(application: Any, app: "FabricApp") -> None:
@@ -29,31 +38,50 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
         super().__init__(request, link, data, **config)
         self._app: FabricApp = data["app"]
 
-    @get("/status")
+    @http("GET", "/status")
     def status(self, _request: Any, **_kwargs: Any) -> Any:
         return _json(status(self._app))
 
-    @get("/fabric")
+    @http("GET", "/fabric")
     def fabric(self, _request: Any, **_kwargs: Any) -> Any:
         return _json(self._app.state.fabric.to_dict())
 
-    @get("/links")
+    @http("GET", "/links")
     def links(self, _request: Any, **_kwargs: Any) -> Any:
         return _json(links(self._app))
 
-    @get("/policy")
+    @http("GET", "/policy")
     def policy(self, _request: Any, **_kwargs: Any) -> Any:
         return _json(policy(self._app))
 
-    @get("/ports")
+    @http("GET", "/ports")
     def ports(self, _request: Any, **_kwargs: Any) -> Any:
         return _json(ports(self._app))
 
-    @get("/rules")
+    @http("GET", "/flows")
+    def flows(self, _request: Any, **_kwargs: Any) -> Any:
+        return _json([to_plain(demand) for demand in self._app.demands])
+
+    @http("POST", "/flows")
+    def announce(self, request: Any, **_kwargs: Any) -> Any:
+        return self._announce(request, merged)
+
+    @http("DELETE", "/flows")
+    def withdraw(self, request: Any, **_kwargs: Any) -> Any:
+        return self._announce(request, without if request.body else lambda *_: ())
+
+    def _announce(self, request: Any, change: _Change) -> Any:
+        try:
+            named = from_plain(json.loads(request.body or b"[]"))
+            return _json(self._app.announce(change(self._app.demands, named)))
+        except ValueError as error:
+            return _json({"error": str(error)}, 400)
+
+    @http("GET", "/rules")
     def rules(self, _request: Any, **_kwargs: Any) -> Any:
         return _json({switch: _texts(rules) for switch, rules in sorted(self._app.state.installed.items())})
 
-    @get("/rules/{switch}")
+    @http("GET", "/rules/{switch}")
     def rules_of(self, _request: Any, switch: str, **_kwargs: Any) -> Any:
         state = self._app.state
         names = [node.name for node in state.fabric.switches]
@@ -100,10 +128,12 @@ def links(app: "FabricApp") -> list[dict[str, Any]]:
 
 
 def policy(app: "FabricApp") -> dict[str, Any]:
-    """How often port counters were read and how often that changed rules; if any: every `period_s`, and what `decided`."""
+    """How often port counters were read and how often that changed rules; if any: every `period_s`; and what one that
+    follows load or announced flows has `decided`."""
     chosen = app.state.policy
-    measures = {"period_s": chosen.period_s, "decided": chosen.summary()} if isinstance(chosen, Reactive) else {}
-    return {"name": app.policy_name, "readings": app.readings, "reactions": app.reactions, **measures}
+    period = {"period_s": chosen.period_s} if isinstance(chosen, Reactive) else {}
+    decided = {"decided": chosen.summary()} if isinstance(chosen, Reactive | Announced) else {}
+    return {"name": app.policy_name, "readings": app.readings, "reactions": app.reactions, **period, **decided}
 
 
 def ports(app: "FabricApp") -> dict[str, Any]:

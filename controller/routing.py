@@ -32,6 +32,11 @@ def attached(fabric: Fabric, switch: str) -> list[tuple[Port, Port]]:
     return [(own, far) for own, far, _ in fabric.neighbours(switch) if far.ip is not None]
 
 
+def switch_of_address(fabric: Fabric) -> dict[str, str]:
+    """address of a host's interface -> the switch that it is attached to."""
+    return {far.ip: s.name for s in fabric.switches for _, far in attached(fabric, s.name) if far.ip}
+
+
 @per_fabric
 def prefixes(fabric: Fabric) -> Mapping[str, str]:
     """prefix -> the switch that owns it: its own prefix, and the addresses of attached hosts which that leaves out."""

@@ -46,9 +46,9 @@ def on(events: Any, *states: str) -> Callable[[_F], _F]:
     return decorator
 
 
-def get(path: str) -> Callable[[_F], _F]:
-    """Marks a method as the answer to GET `path`."""
-    decorator: Callable[[_F], _F] = wsgi.route(path, path, methods=["GET"])
+def http(method: str, path: str) -> Callable[[_F], _F]:
+    """Marks a method as the answer to the HTTP method 'GET', 'POST' or 'DELETE' on `path`."""
+    decorator: Callable[[_F], _F] = wsgi.route(f"{method} {path}", path, methods=[method])
     return decorator
 
 
@@ -63,7 +63,7 @@ __all__ = [
     "cfg",
     "controller",
     "eventlet",
-    "get",
+    "http",
     "hub",
     "nicira_ext",
     "ofp_event",

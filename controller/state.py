@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
+from controller.demand import Demand
 from controller.loads import Loads
-from controller.policy import Policy, Reactive, rules_of
+from controller.policy import Announced, Policy, Reactive, rules_of
 from controller.rules import SwitchRules
 from controller.update import Stage, plan
+from topologies.errors import Refused
 from topologies.fabric import Fabric
 
 
@@ -56,6 +59,13 @@ class State:
         before, self.policy = self.policy, self.policy.react(self.fabric, self.down, loads)
         return before != self.policy
 
+    def announce(self, demands: tuple[Demand, ...]) -> dict[str, Any]:
+        """These flows, and no others, are announced from now on; what the policy decides. Raises Refused."""
+        if not isinstance(self.policy, Announced):
+            raise Refused("the policy places no announced flows: use one that does, such as per-flow")
+        policy = self.policy = self.policy.announced(self.fabric, demands)
+        return policy.summary()
+
     # -- what follows from it ---------------------------------------------------------------------------------------
 
     @property
@@ -67,7 +77,7 @@ class State:
     def target(self) -> dict[str, SwitchRules]:
         """What every switch should have. Raises PolicyError."""
         down = self.down
-        if self._target is None or self._target[0] != down or self._target[1] is not self.policy:
+        if self._target is None or self._target[0] != down or self._target[1] != self.policy:
             self._target = (down, self.policy, rules_of(self.policy, self.fabric, down))
         return self._target[2]
 

@@ -5,6 +5,9 @@ a rule that only loses ports stays within the old paths, so it may change at onc
 switches it points to, nearest to the destination first. (Francois and Bonaventure, "Avoiding transient loops during
 the convergence of link-state routing protocols", 2007.)
 
+A rule for a single flow goes last, where it is farthest from the destination first: what is left of the flow's path still
+leads to the end.
+
 With several tables, a mark that sends packets on a detour is set only when all switches know the way of the mark. A more
 specific rule goes, nearest first, when the rules that it hid are right everywhere; one that hid nothing goes last.
 """
@@ -12,6 +15,7 @@ specific rule goes, nearest first, when the rules that it hid are right everywhe
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 from controller.actions import GotoTable, Group, SetField
 from controller.changes import Step, diff
@@ -30,11 +34,14 @@ _NOW, _ROUTES, _MARKS, _UNHIDE, _REMOVE = range(5)
 
 def plan(fabric: Fabric, old: Rules, new: Rules) -> list[Stage]:
     """Stages that lead from `old` to `new`, over the switches that both name. Deletions come last of all."""
-    far = _Distance(fabric, new)
+    far, was_far = _Distance(fabric, new), _Distance(fabric, old)
     steps: dict[_When, dict[str, list[Step]]] = defaultdict(lambda: defaultdict(list))
     for switch in sorted(old.keys() & new.keys()):
         for step in diff(old[switch], new[switch]):
-            when = _when(step, switch, old[switch], new[switch], far)
+            if step.operation == "delete-flow" and _is_of_one_flow(step.rule):
+                when = (_REMOVE, -was_far.of(switch, step.rule.match))
+            else:
+                when = _when(step, switch, old[switch], new[switch], far)
             steps[when][switch].append(step)
     return [dict(steps[when]) for when in sorted(steps)]
 
@@ -50,6 +57,10 @@ def _when(step: Step, switch: str, old: SwitchRules, new: SwitchRules, far: "_Di
     before = old.flow_by_key.get(step.rule.key)
     only_loses = before is not None and _ports(new, step.rule) <= _ports(old, before)
     return (_NOW, 0) if only_loses else (_ROUTES, far.of(switch, step.rule.match))
+
+
+def _is_of_one_flow(rule: FlowRule | GroupRule) -> TypeGuard[FlowRule]:
+    return isinstance(rule, FlowRule) and rule.match.ipv4_src is not None
 
 
 def _when_group(step: Step, group: GroupRule, switch: str, old: SwitchRules, far: "_Distance") -> _When:

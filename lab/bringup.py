@@ -1,16 +1,18 @@
 """Inside a sandbox: Open vSwitch, the controller and the fabric, up and ready for traffic; and all of it down again."""
 
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from controller import client
+from controller.demand import Demand, to_plain
 from lab import hop_budget
 from lab.errors import LabError
 from lab.progress import Progress
@@ -27,13 +29,14 @@ _READY_DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Lab:
-    """A fabric that is up. hop_frames_per_s: what the impairment hop carries on this machine, None without a hop or a
-    measurement."""
+    """A fabric that is up. controller: None where it is not ours, or there is none; hop_frames_per_s: what the impairment hop
+    carries on this machine, None without a hop or a measurement."""
 
     fabric: Fabric
     net: FabricNet
     daemons: ovs_daemons.Daemons
     datapath: str
+    controller: "subprocess.Popen[bytes] | None"
     hop_frames_per_s: float | None
 
 
@@ -45,6 +48,7 @@ def lab_up(
     mtu: int,
     addressing: str = "l3",
     controller: str | None = None,
+    announced: Sequence[Demand] = (),
     congestion_control: str = "cubic",
     impairments: Impairments = NO_IMPAIRMENTS,
     progress: Progress,
@@ -52,11 +56,12 @@ def lab_up(
     """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
 
     policy: its name or file; None = no controller at all. controller: the user's own, reached through the relay.
+    announced: flows that the policy places from the start.
     """
     progress.step("starting Open vSwitch")
     daemons = ovs_daemons.start_daemons(OVS_RUN_DIR)
     datapath = ovs_daemons.find_datapath()
-    process = _start_controller(fabric, policy) if policy and not controller else None
+    process = _start_controller(fabric, policy, announced) if policy and not controller else None
     if controller and not wait_until(CONTROLLER_SOCKET.exists, 5.0):
         raise LabError("the relay to the controller outside did not come up")
     progress.step(f"building {len(fabric.hosts)} hosts, {len(fabric.switches)} switches, {len(fabric.links)} links")
@@ -79,11 +84,11 @@ def lab_up(
             raise RuntimeError(
                 f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
-        yield Lab(fabric, net, daemons, datapath, hop_budget.known(mtu) if net.uses_hop else None)
+        yield Lab(fabric, net, daemons, datapath, process, hop_budget.known(mtu) if net.uses_hop else None)
     except Exception as error:
         # What fails first is whatever waits for a packet; it cannot know why none comes.
-        if (status := daemons.switch.poll()) is not None:
-            raise RuntimeError(f"Open vSwitch ended with status {status}: {error}") from error
+        if ended := daemons.ended():
+            raise RuntimeError(f"Open vSwitch ended ({ended}): {error}") from error
         raise
     finally:
         if process:
@@ -92,11 +97,15 @@ def lab_up(
         progress.done()
 
 
-def _start_controller(fabric: Fabric, policy: str) -> "subprocess.Popen[bytes]":
+def _start_controller(fabric: Fabric, policy: str, announced: Sequence[Demand]) -> "subprocess.Popen[bytes]":
     fabric_file = RUN_DIR / "fabric.json"
     fabric_file.write_text(fabric.to_json())
     arguments: list[Any] = ["--fabric", fabric_file, "--policy", policy, "--port", CONTROLLER_PORT]
     arguments += ["--rest-port", REST_PORT]
+    if announced:
+        flows_file = RUN_DIR / "flows.json"
+        flows_file.write_text(json.dumps([to_plain(demand) for demand in announced]))
+        arguments += ["--flows", flows_file]
     with (RUN_DIR / "controller.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "controller", *map(str, arguments)],

@@ -1,13 +1,13 @@
 """`check ./mine.py`: a user's own topologies and policies meet the same conformance tests that ours pass."""
 
-from dataclasses import is_dataclass
-from typing import Any
-
 from controller.conformance import check_file as check_policies
 from controller.policy import PolicyError
 from lab.errors import LabError
-from topologies.conformance import check_topology
-from topologies.topology import load_attribute
+from topologies import user_code
+from topologies.conformance import check_class
+from topologies.topology import is_topology
+
+_WHAT = "topology or policy"
 
 
 def check_file(spec: str) -> int:
@@ -25,21 +25,17 @@ def check_file(spec: str) -> int:
 
 
 def _topologies(spec: str) -> dict[str, list[str]]:
-    if ".py:" in spec:
-        cls, _ = load_attribute(spec, "topology or policy")
-        classes = {spec.rpartition(":")[2]: cls} if _is_topology(cls) else {}
+    if user_code.is_file(spec):
+        cls, _ = user_code.load_attribute(spec, _WHAT)
+        classes = {spec.rpartition(":")[2]: cls} if is_topology(cls) else {}
     else:
-        module, _ = load_attribute(f"{spec}:__dict__", "topology or policy")
-        classes = {n: v for n, v in module.items() if _is_topology(v) and v.__module__ == module["__name__"]}
-    return {f"topology {name}": check_topology(cls()) for name, cls in classes.items()}
-
-
-def _is_topology(value: Any) -> bool:
-    return isinstance(value, type) and is_dataclass(value) and hasattr(value, "build")
+        module = user_code.load_module(spec, _WHAT)
+        classes = {n: v for n, v in vars(module).items() if is_topology(v) and v.__module__ == module.__name__}
+    return {f"topology {name}": check_class(cls) for name, cls in classes.items()}
 
 
 def _policies(spec: str) -> dict[str, list[str]]:
-    if ".py:" in spec and _is_topology(load_attribute(spec, "topology or policy")[0]):
+    if user_code.is_file(spec) and is_topology(user_code.load_attribute(spec, _WHAT)[0]):
         return {}
     try:
         return {f"policy {name}": [str(f) for f in findings] for name, findings in check_policies(spec).items()}

@@ -5,7 +5,7 @@ Exit status: 0 done, every row ok or degraded; 1 done, but a row is invalid; 2 r
 """
 
 import argparse
-import os
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from controller import POLICIES
-from lab import machine
+from lab import machine, terminal
 from lab.errors import LabError
-from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load
+from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
+from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
 
@@ -76,6 +77,27 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; every refusal becomes one line on stderr and status 2."""
+    try:
+        # Until here an interrupt ended us at once; from here it is told from a failure.
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return _obey(argv)
+    except Refused as refusal:
+        terminal.warn(f"{PROGRAM}: {refusal}")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read has enough (`| head`).
+        terminal.discard(sys.stdout)
+        return 0
+    except (OSError, EmulationError) as error:
+        terminal.discard(sys.stdout)
+        terminal.warn(f"{PROGRAM}: failed: {one_line(str(error))}")
+        return 3
+
+
+def _obey(argv: Sequence[str]) -> int:
     machine.complete_path()
     try:
         name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("run", argv)
@@ -87,18 +109,10 @@ def main(argv: Sequence[str]) -> int:
             allow_abbrev=False,
         )
         add_options(parser)
-        status = command(parser.parse_args(rest))
+        return command(parser.parse_args(rest))
+    finally:
+        # Here, where it may still fail.
         sys.stdout.flush()
-        return status
-    except Refused as refusal:
-        print(f"{PROGRAM}: {refusal}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read has enough (`| head`); what is still buffered must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _overview() -> str:
@@ -219,6 +233,13 @@ def _describe(arguments: Arguments) -> int:
     return 0
 
 
+def _save(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise LabError(f"{str(file)!r} cannot be written: {error.strerror}: choose another file") from None
+
+
 def _predict(arguments: Arguments) -> int:
     from lab import forecast
 
@@ -229,7 +250,7 @@ def _predict(arguments: Arguments) -> int:
 def _doctor(arguments: Arguments) -> int:
     from lab import doctor
 
-    return doctor.examine(mtu=arguments.mtu, again=arguments.again)
+    return doctor.examine(mtu=parse_mtu("--mtu", arguments.mtu), again=arguments.again)
 
 
 def _ps(arguments: Arguments) -> int:
@@ -266,8 +287,9 @@ def _check(arguments: Arguments) -> int:
 def _compare(arguments: Arguments) -> int:
     from lab.compare import compare
 
-    print(compare(Path(arguments.a), Path(arguments.b)))
-    return 0
+    text, comparable = compare(Path(arguments.a), Path(arguments.b))
+    print(text)
+    return 0 if comparable else 1
 
 
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]

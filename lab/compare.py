@@ -41,8 +41,8 @@ class Source:
     skipped: int = 0
 
 
-def compare(a: Path, b: Path) -> str:
-    """The comparison of two paths, as text for the terminal. Raises LabError, one line."""
+def compare(a: Path, b: Path) -> tuple[str, bool]:
+    """The comparison of two paths, as text for the terminal, and whether any size could be compared. Raises LabError."""
     return compare_text(read(a), read(b))
 
 
@@ -155,8 +155,9 @@ def _float(text: str) -> float:
 # -- comparing ------------------------------------------------------------------------------------------------------
 
 
-def compare_text(a: Source, b: Source) -> str:
-    """Rows of both by size, with B / A of the bus bandwidth; and what makes them incomparable, if anything."""
+def compare_text(a: Source, b: Source) -> tuple[str, bool]:
+    """Rows of both by size, with B / A of the bus bandwidth; and what makes them incomparable, if anything. False: no size
+    was measured validly in both."""
     lines = [f"A: {a.name}", f"B: {b.name}", *_differences(a, b), *_skipped(a), *_skipped(b), ""]
     lines.append(
         f"{'size':>10}  {'A time (us)':>12}  {'B time (us)':>12}  {'A busbw':>9}  {'B busbw':>9}  {'B / A':>7}"
@@ -175,7 +176,7 @@ def compare_text(a: Source, b: Source) -> str:
         )
     else:
         lines.append("no size was measured validly in both")
-    return "\n".join(lines)
+    return "\n".join(lines), bool(ratios)
 
 
 def _line(size: int, mine: Row | None, theirs: Row | None, ratio: float) -> str:

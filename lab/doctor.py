@@ -9,6 +9,7 @@ import sys
 from lab import budget, hop_budget, machine
 from lab.machine import OPTIONAL_TOOLS, QDISCS, REQUIRED_TOOLS, Finding
 from lab.progress import Progress
+from lab.rows import DATAPATHS
 from topologies import ovs_daemons
 
 _MODULES = ("mininet.net", "pyroute2", "numpy", "pandas", "pyarrow", "scapy", "ryu")
@@ -82,7 +83,6 @@ def _kernel() -> list[Finding]:
             else f"{purpose}; kernel module {module} (package linux-modules-extra or the like)"
         )
         findings.append(Finding(state, f"qdisc {name}", note))
-    datapath = ovs_daemons.find_datapath()
-    note = "kernel datapath" if datapath == "system" else "userspace datapath (the kernel has no openvswitch module)"
-    findings.append(Finding("ok", "Open vSwitch", f"{machine.open_vswitch_version()}, {note}"))
+    datapath = DATAPATHS[ovs_daemons.find_datapath()]
+    findings.append(Finding("ok", "Open vSwitch", f"{machine.open_vswitch_version()}, {datapath}"))
     return findings

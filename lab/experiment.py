@@ -25,6 +25,8 @@ DEFAULT_FILE = Path(__file__).resolve().parent.parent / "experiments" / "default
 
 # IPv4's minimum (RFC 791) and what switches of AI fabrics are set to.
 MIN_MTU, MAX_MTU = 576, 9216
+# What a column of the results holds, and what no run comes to the end of.
+_MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
 
@@ -85,17 +87,19 @@ def _whole(where: str, value: object) -> int:
         raise LabError(f"{where} = {value!r} must be a whole number") from None
 
 
-def _at_least(least: int) -> Callable[[str, object], int]:
+def _between(least: int, most: int) -> Callable[[str, object], int]:
     def parse(where: str, value: object) -> int:
         number = _whole(where, value)
         if number < least:
             raise LabError(f"{where} = {number} is too small: use {least} or more")
+        if number > most:
+            raise LabError(f"{where} = {number} is too large: use {most} or less")
         return number
 
     return parse
 
 
-def _mtu(where: str, value: object) -> int:
+def parse_mtu(where: str, value: object) -> int:
     mtu = _whole(where, value)
     if not MIN_MTU <= mtu <= MAX_MTU:
         raise LabError(f"{where} = {mtu} is not possible: use {MIN_MTU} to {MAX_MTU}")
@@ -222,7 +226,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("fabric", "jitter", _quantity(parse_duration_us), "jitter_us"),
         _setting("fabric", "loss", _percent, "loss_percent"),
         _setting("fabric", "ecn_threshold", _quantity(parse_duration_us), "ecn_threshold_us"),
-        _setting("fabric", "mtu", _mtu),
+        _setting("fabric", "mtu", parse_mtu),
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),
         _setting("routing", "controller", _controller),
@@ -230,18 +234,18 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "algorithm", _text),
         _setting("traffic", "transport", _text),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
-        _setting("traffic", "ranks", _at_least(1)),
+        _setting("traffic", "ranks", _between(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),
         _setting("traffic", "max_bytes", _size),
-        _setting("traffic", "step_factor", _at_least(2)),
-        _setting("traffic", "iterations", _at_least(1)),
-        _setting("traffic", "warmup_iterations", _at_least(0)),
+        _setting("traffic", "step_factor", _between(2, _MAX_INT64)),
+        _setting("traffic", "iterations", _between(1, _MAX_ITERATIONS)),
+        _setting("traffic", "warmup_iterations", _between(0, _MAX_ITERATIONS)),
         _setting("traffic", "in_place", _flag),
-        _setting("traffic", "flows_per_host", _at_least(1)),
-        _setting("traffic", "group_size", _at_least(1)),
+        _setting("traffic", "flows_per_host", _between(1, _MAX_INT64)),
+        _setting("traffic", "group_size", _between(1, _MAX_INT64)),
         _setting("traffic", "group_shift", _whole),
         _setting("run", "scale", _scale),
-        _setting("run", "seed", _at_least(0)),
+        _setting("run", "seed", _between(0, _MAX_INT64)),
         _setting("run", "time_limit", _seconds, "time_limit_s"),
     )
 }

@@ -1,7 +1,8 @@
 """What a run should show, known before its first packet: every flow's path, and from it the predicted time.
 
 A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
-or where the policy leaves the choice to a hash that nobody can compute; then there is no prediction, and the reason says so.
+where the policy leaves the choice to a hash that nobody can compute, or where it follows measured load; then there is no
+prediction, and the reason says so.
 """
 
 import json
@@ -10,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller import policy, rules_of
+from controller import rules_of
 from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
 from controller.flow import Flow
+from controller.policy import Reactive
+from lab.announcing import flow_of, routing
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.plan import Plan, Size, endpoints, plan
@@ -51,11 +54,14 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    plane = DataPlane(emulated, rules_of(policy(planned.experiment.routing), emulated))
+    chosen = routing(planned, emulated)
+    if isinstance(chosen, Reactive):
+        return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
+    plane = DataPlane(emulated, rules_of(chosen, emulated))
     paths: dict[Connection, Sequence[Port]] = {}
     ack_paths: dict[Connection, Sequence[Port]] = {}
     for f in flows:
-        there = Flow(f.src_ip, f.dst_ip, f.proto, f.src_port, f.dst_port)
+        there = flow_of(f)
         back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
         try:
             paths[f.connection] = plane.path(there)
@@ -68,20 +74,25 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     return Forecast(planned, emulated, paths, ack_paths)
 
 
+def forecast_of(planned: Plan, scale: Scale) -> Forecast:
+    """For the connections that the plan's transport will make. Needs no root and builds nothing."""
+    emulated = scale.fabric(planned.fabric)
+    flows = TRANSPORTS[planned.experiment.transport].plan(endpoints(planned, emulated), planned.schedule.connections)
+    return forecast(planned, emulated, flows)
+
+
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
     planned = plan(experiment)
     scale = experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, experiment.time_limit_s)
-    emulated = scale.fabric(planned.fabric)
-    flows = TRANSPORTS[experiment.transport].plan(endpoints(planned, emulated), planned.schedule.connections)
-    expected = forecast(planned, emulated, flows)
+    expected = forecast_of(planned, scale)
     rows = [_row(expected, size, scale) for size in planned.sizes(scale)]
     if as_json:
         print(json.dumps(rows))
         return
     nic = format_rate(planned.nic_mbps)
     print(
-        f"{emulated.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
+        f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")

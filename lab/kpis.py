@@ -125,7 +125,9 @@ def balance(groups: Mapping[str, Iterable[Port]], load_by_intf: Mapping[str, flo
 @dataclass(frozen=True)
 class Goodput:
     """Payload rates, hardware units. sender_mean, sender_worst: shares of its NIC's rate that sending hosts reached, each
-    until its last byte had arrived; flow_*: of single flows; all_mbps: of all together, until the last one was done."""
+    until its last byte had arrived; flow_*: of single flows; all_mbps: of all together, until the last one was done;
+    sustained: mean share of the senders' NICs that arrived while all of them were sending, the accepted load of the network
+    literature; nan where that was too short to be seen."""
 
     sender_mean: float
     sender_worst: float
@@ -133,6 +135,7 @@ class Goodput:
     flow_min_mbps: float
     flow_max_mbps: float
     all_mbps: float
+    sustained: float = math.nan
 
 
 def sender_shares(src: Ints, n_bytes: Floats, finished_s: Floats, nic_mbps: Floats) -> Floats:
@@ -157,6 +160,13 @@ def goodput(src: Ints, n_bytes: Floats, finished_s: Floats, nic_mbps: Floats) ->
         flow_max_mbps=float(flow_mbps.max()),
         all_mbps=float(n_bytes.sum() * 8e-6 / finished_s.max(axis=1).mean()),
     )
+
+
+def first_done_s(src: Ints, finished_s: Floats) -> float:
+    """When the first of the senders had all its bytes delivered. src, finished_s: (sends,)."""
+    ended_s = np.zeros(int(src.max()) + 1)
+    np.maximum.at(ended_s, src, finished_s)
+    return float(ended_s[np.unique(src)].min())
 
 
 # -- what chance alone does -----------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ from pathlib import Path
 from lab import machine, relay, sandbox
 from lab.errors import LabError
 from lab.experiment import Experiment, controller_address
+from lab.forecast import forecast_of
 from lab.plan import Plan, plan
 from lab.progress import Progress
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
+from topologies.units import format_size
 
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
@@ -25,9 +27,12 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     _require_writable(folder or Path("results").resolve())
     progress = Progress()
     scale = _scale(planned, progress)
+    largest = format_size(planned.sizes(scale)[-1].emulated_bytes)
+    machine.require_memory(planned.memory_bytes(scale), f"{planned.ranks} ranks x {largest}")
+    expected = forecast_of(planned, scale)
     from lab import run as the_run
 
-    job = partial(the_run.run, planned, scale, folder=folder, as_json=as_json, progress=progress)
+    job = partial(the_run.run, expected, scale, folder=folder, as_json=as_json, progress=progress)
     return _in_sandbox(job, planned, "run", doors)
 
 
@@ -47,6 +52,7 @@ def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]
     machine.require_root()
     machine.require_tools()
     machine.require_capabilities()
+    machine.require_network_size(len(fabric.hosts), len(fabric.links))
     machine.require_open_files(len(fabric.hosts), sum(len(fabric.ports_of(s.name)) for s in fabric.switches))
     doors: list[Callable[[Sandbox], None]] = []
     if experiment.controller:
@@ -88,6 +94,10 @@ def _fitting_scale(planned: Plan, by_hop: bool, progress: Progress) -> Scale:
 def _results_folder(out: str | None) -> Path | None:
     if out is None:
         return None
+    if not out:
+        raise LabError(
+            "--out '' names no folder: write one, or leave it out for results/<date>-<topology>-<collective>"
+        )
     folder = Path(out).expanduser().resolve()
     if folder.is_relative_to("/run"):
         raise LabError(f"--out {out}: {_RUN_IS_PRIVATE}, nothing written there would stay: choose another folder")

@@ -43,6 +43,8 @@ QDISCS = {
 # capability -> its bit in <linux/capability.h>
 CAPABILITIES = {"NET_ADMIN": 12, "NET_RAW": 13, "SYS_ADMIN": 21}
 _SPARE_FILES = 256
+# Of a fabric that is built: 8 times the largest that was tried.
+MAX_HOSTS, MAX_LINKS = 4096, 8192
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,30 @@ def require_open_files(hosts: int, ports: int) -> None:
         raise LabError(
             f"{hosts} hosts need {needed} open files, the hard limit is {limit}: raise it as root with "
             f"`ulimit -n {needed}`, or in /etc/security/limits.conf for good"
+        )
+
+
+def require_memory(needed_bytes: int, what: str) -> None:
+    """Refuse what would end in the kernel's killing somebody. `what` is named with its need."""
+    available_bytes = available_memory_bytes()
+    if needed_bytes > available_bytes:
+        raise LabError(
+            f"{what} needs {needed_bytes / 2**30:,.1f} GiB of memory, {available_bytes / 2**30:,.1f} GiB are available: "
+            f"use a smaller -e, fewer --ranks, or a larger SIZE in --scale RATE:SIZE"
+        )
+
+
+def available_memory_bytes() -> int:
+    """proc(5): MemAvailable, in KiB."""
+    return int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) * 1024
+
+
+def require_network_size(hosts: int, links: int) -> None:
+    """Larger fabrics can be described and predicted; to build one would take many minutes and gigabytes of kernel memory."""
+    if hosts > MAX_HOSTS or links > MAX_LINKS:
+        raise LabError(
+            f"{hosts} hosts and {links} links are too many to build: at most {MAX_HOSTS} and {MAX_LINKS}; "
+            f"`describe` and `predict` take larger ones"
         )
 
 

@@ -65,6 +65,16 @@ class Window:
         moved = self.bytes_sent[-1] - self.bytes_sent[0]
         return dict(zip(self.intfs, (int(n) for n in moved), strict=True))
 
+    def sent(self, intfs: Container[str], start_s: float, end_s: float) -> tuple[int, float]:
+        """Bytes that left through these interfaces, and the seconds from the first sample between the two moments to the last."""
+        inside = np.flatnonzero((self.at_s >= start_s) & (self.at_s <= end_s))
+        if len(inside) < 2:
+            return 0, 0.0
+        first, last = inside[0], inside[-1]
+        chosen = [i for i, intf in enumerate(self.intfs) if intf in intfs]
+        n_bytes = int((self.bytes_sent[last] - self.bytes_sent[first])[chosen].sum())
+        return n_bytes, float(self.at_s[last] - self.at_s[first])
+
     def longest_stall_s(self, busy: Sequence[tuple[float, float]]) -> float:
         """The longest time that no switch sent a byte inside one of the `busy` intervals (start, end).
 

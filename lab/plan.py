@@ -13,10 +13,12 @@ from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
-from topologies import Fabric, Topology, topology, unknown
+from topologies import Fabric, Topology, topology, unknown, user_code
+from topologies.conformance import check_fabric
 from topologies.describe import Distances
 from topologies.impairments import Impairments
 from topologies.tiers import hb_domains
+from topologies.topology import build
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
@@ -24,6 +26,12 @@ from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, size
 from traffic.placement import place
 from traffic.transport import Endpoint
 
+# Schedules grow with the ranks squared: a ring of these has two million sends.
+MAX_RANKS = 1024
+# Of the replay engine, for one send.
+_BYTES_PER_SEND = 100
+# What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
+_BYTES_PER_CONNECTION = 2**18
 # Of those that cannot be reached, in a refusal.
 _PAIRS_NAMED = 3
 
@@ -151,6 +159,17 @@ class Plan:
         """Full frames in the smallest message of a step, as emulated."""
         return frames_per_step(size.emulated_bytes * self._smallest_share, self.mss, Scale())
 
+    def memory_bytes(self, scale: Scale) -> int:
+        """What the run of the largest size holds: every rank's buffer, one more to compare with and its mask, and for every
+        pair that reduces its largest message; then what sends and connections cost."""
+        s, size = self.schedule, self.sizes(scale)[-1]
+        pairs, pair = np.unique(s.src.astype(np.int64) * s.n_ranks + s.dst, return_inverse=True)
+        beside = np.zeros(len(pairs), np.int64)
+        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0))
+        values = self.ranks * size.count + int(beside.sum())
+        held = values * ELEMENT_BYTES + size.count * (ELEMENT_BYTES + 1)
+        return held + len(s) * _BYTES_PER_SEND + len(pairs) * _BYTES_PER_CONNECTION
+
     def smallest_unquantised(self, scale: Scale) -> str:
         """The smallest size whose every message has enough frames, to write into a reason."""
         return format_size(MIN_FRAMES_PER_STEP * self.mss * scale.size_scale / self._smallest_share)
@@ -185,12 +204,14 @@ def plan(experiment: Experiment) -> Plan:
     made = _topology(experiment)
     fabric = _fabric(experiment, made)
     _check_jitter(experiment, fabric)
-    controller.policy_for(experiment.routing, fabric)
+    _ask_policy(experiment, fabric)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
     if ranks < 2:
         raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
+    if ranks > MAX_RANKS:
+        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
     verify(schedule)
@@ -223,7 +244,24 @@ def _topology(experiment: Experiment) -> Topology:
 
 
 def _fabric(experiment: Experiment, made: Topology) -> Fabric:
-    return made.build().with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
+    fabric = build(made)
+    if user_code.is_file(experiment.topology):
+        _require_usable(experiment.topology, fabric)
+    return fabric.with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
+
+
+def _require_usable(spec: str, fabric: Fabric) -> None:
+    """A user's own may be anything; ours are tested."""
+    what = f"topology {spec!r}"
+    if found := user_code.call(what, lambda: check_fabric(fabric)):
+        raise LabError(f"{what}: {found[0]}; `run_topo.py check` tests all of it")
+
+
+def _ask_policy(experiment: Experiment, fabric: Fabric) -> None:
+    """A user's own is asked for its rules at once; ours are when paths are computed."""
+    chosen = controller.policy(experiment.routing)
+    if user_code.is_file(experiment.routing):
+        controller.rules_of(chosen, fabric)
 
 
 def _check_experiment(e: Experiment) -> None:

@@ -3,6 +3,8 @@
 import sys
 import time
 
+from lab import terminal
+
 
 class Progress:
     """`step()` names what happens now; on a terminal the line is overwritten, in a log each step is a line."""
@@ -18,10 +20,10 @@ class Progress:
             return
         self._shown = text
         line = f"[{time.monotonic() - self._started:5.1f} s] {text}"
-        print(f"\r\033[K{line}" if self._tty else line, end="" if self._tty else "\n", file=sys.stderr, flush=True)
+        terminal.write(f"\r\033[K{line}" if self._tty else f"{line}\n", sys.stderr)
 
     def done(self) -> None:
         """Clear the line, so that what follows starts clean."""
         if self._tty and self._shown and not self.quiet:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            terminal.write("\r\033[K", sys.stderr)
         self._shown = ""

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from lab.bringup import Lab
 from lab.forecast import Forecast
 from lab.monitor import Monitor, Window
 from lab.plan import Size
-from lab.predictor import ETHERNET_BYTES, Prediction
+from lab.predictor import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK, Prediction
 from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
@@ -117,7 +117,7 @@ class RowMeasurement:
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
             values.fill(buffer, self._plan.schedule, rank)
-        return replay.run(buffers, lifeline=self._lab.daemons.switch_pidfd)
+        return replay.run(buffers, lifeline=self._lab.daemons.lifeline.fileno())
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)
@@ -152,12 +152,27 @@ class RowMeasurement:
         n_bytes = self._plan.message_bytes(size.count).astype(np.float64)
         return n_bytes * self._scale.size_scale, finished_ns / 1e9 / self._scale.time_dilation
 
-    def _goodput(self, size: Size) -> kpis.Goodput | None:
+    def _goodput(self, size: Size, window: Window) -> kpis.Goodput | None:
         results = self._halves[False].results
         if not results or not self._plan.is_pattern:
             return None
         times = self._hardware(size, np.stack([r.finished for r in results]))
-        return kpis.goodput(self._plan.schedule.src, *times, self._plan.nic_mbps_by_rank)
+        found = kpis.goodput(self._plan.schedule.src, *times, self._plan.nic_mbps_by_rank)
+        return replace(found, sustained=self._sustained(window))
+
+    def _sustained(self, window: Window) -> float:
+        """From the bytes that reached hosts while every sender had something to send; acknowledgements are not payload."""
+        fabric, src = self._lab.fabric, self._plan.schedule.src
+        into_hosts = {fabric.peer(fabric.scale_out_port(host)).intf for host in self._plan.hosts}
+        n_bytes, seconds = 0, 0.0
+        for (began, _), result in zip(self._busy, self._halves[False].results, strict=False):
+            seen = window.sent(into_hosts, began, began + kpis.first_done_s(src, result.finished / 1e9))
+            n_bytes, seconds = n_bytes + seen[0], seconds + seen[1]
+        if not seconds:
+            return math.nan
+        payload = n_bytes * self._plan.mss / (self._e.mtu + ETHERNET_BYTES + ACK_BYTES / FRAMES_PER_ACK)
+        offered_mbps = self._plan.nic_mbps_by_rank[np.unique(src)].sum() / self._scale.rate_scale
+        return float(payload * 8e-6 / seconds / offered_mbps)
 
     def _losses(self) -> _Losses:
         return _Losses(
@@ -191,6 +206,7 @@ class RowMeasurement:
             steal_share=window.steal_share,
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._busy),
+            controller_status=self._lab.controller.poll() if self._lab.controller else None,
             datapath_stopped_s=window.stopped_s,
             retransmits=losses.resent,
             queue_drops=sum(losses.queues.values()),
@@ -213,21 +229,23 @@ class RowMeasurement:
             links={intf: self._direction(intf) for intf in planned},
             smallest_unquantised=self._plan.smallest_unquantised(self._scale),
         )
-        return self._row(size, stats, prediction, counted, losses, judge(evidence))
+        return self._row(size, stats, prediction, window, losses, judge(evidence))
 
     def _row(
         self,
         size: Size,
         stats: kpis.IterationStats,
         prediction: Prediction | None,
-        counted: dict[str, int],
+        window: Window,
         losses: _Losses,
         verdict: Verdict,
     ) -> RowResult:
         scale, e, plan = self._scale, self._e, self._plan
         roofline_s = self._expected.roofline_s(size, scale)
         time_s = scale.hardware_s(stats.mean)
-        balance = kpis.balance(kpis.parallel_uplinks(self._lab.fabric), counted, at_least=size.emulated_bytes / 10)
+        balance = kpis.balance(
+            kpis.parallel_uplinks(self._lab.fabric), window.bytes_by_intf(), at_least=size.emulated_bytes / 10
+        )
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
         # The queues of the hosts' own interfaces.
@@ -269,7 +287,7 @@ class RowMeasurement:
             verdict=verdict.level,
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
-            goodput=self._goodput(size),
+            goodput=self._goodput(size, window),
         )
 
     def _algbw(self, size: Size, time_s: float) -> float:

@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from lab.kpis import Goodput
 
+# What a record's machine has as its datapath, in words.
+DATAPATHS = {
+    "system": "kernel datapath",
+    "netdev": "userspace datapath (this kernel has no openvswitch module)",
+}
 Level = Literal["ok", "degraded", "invalid"]
 
 

@@ -12,19 +12,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lab import machine, nccl, results
+from lab import machine, nccl, results, terminal
+from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
-from lab.forecast import forecast
+from lab.forecast import Forecast
 from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
-from lab.rows import RunRecord
+from lab.rows import DATAPATHS, RunRecord
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from topologies import Fabric
 from topologies.describe import describe
+from topologies.errors import one_line
 from traffic import TRANSPORTS
 from traffic.transport import Transport
 
@@ -32,28 +34,27 @@ INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 CONGESTION_CONTROL = "cubic"
 
 
-def run(plan: Plan, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
+def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
-    e = plan.experiment
-    emulated = scale.fabric(plan.fabric)
+    plan = expected.plan
     record = _new_record(plan, scale)
+    if expected.unknown:
+        record.notes = [f"no prediction: {expected.unknown}"]
     if folder is None:
-        folder = results.new_folder(Path("results"), emulated.name, e.collective, datetime.now().astimezone())
+        name, collective = plan.fabric.name, plan.experiment.collective
+        folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
     status = FAILED
     failures: list[Exception] = []
     try:
         with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **_delays(plan, lab), **transport.settings()}
-            expected = forecast(plan, emulated, transport.flows)
-            if expected.unknown:
-                record.notes = [f"no prediction: {expected.unknown}"]
             if not as_json:
-                _print(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
+                terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):
                 row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
                 progress.done()
                 if not as_json:
-                    _print(*nccl.row_lines(row))
+                    terminal.show(*nccl.row_lines(row))
                 results.write(folder, record)
             record.complete = True
             status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
@@ -85,8 +86,9 @@ def prompt(plan: Plan, scale: Scale) -> int:
     setLogLevel("info")
     try:
         with _lab(plan, scale, Progress()) as lab:
-            _print(
-                f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}. Try:",
+            terminal.show(
+                f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}; "
+                f"{DATAPATHS[lab.datapath]}. Try:",
                 *_suggestions(emulated),
             )
             CLI(lab.net)
@@ -110,10 +112,11 @@ def _suggestions(fabric: Fabric) -> tuple[str, str]:
 
 
 def _lab(plan: Plan, scale: Scale, progress: Progress) -> AbstractContextManager[Lab]:
-    e = plan.experiment
+    e, emulated = plan.experiment, scale.fabric(plan.fabric)
     return lab_up(
-        scale.fabric(plan.fabric),
+        emulated,
         policy=e.routing,
+        announced=to_announce(plan, emulated),
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
@@ -175,24 +178,20 @@ def _json_value(value: object) -> object:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _print(*lines: str) -> None:
-    print("\n".join(lines), flush=True)
-
-
 def _complain(*failures: Exception) -> None:
     """One line each; what failed twice for one reason is said once."""
-    for text in dict.fromkeys(str(failure) or type(failure).__name__ for failure in failures):
-        print(f"run_topo.py: failed and cleaned up: {text}", file=sys.stderr)
+    for text in dict.fromkeys(one_line(str(failure)) or type(failure).__name__ for failure in failures):
+        terminal.warn(f"run_topo.py: failed and cleaned up: {text}")
 
 
 def _conclude(record: RunRecord, folder: Path | None, as_json: bool, status: int) -> None:
     """folder: where the results are; None where they could not be written."""
     if as_json:
         rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
-        print(json.dumps(rows))
+        terminal.show(json.dumps(rows))
     elif record.rows:
-        _print(*nccl.footer(record.rows, record.experiment["collective"]))
+        terminal.show(*nccl.footer(record.rows, record.experiment["collective"]))
     if status in (INTERRUPTED, TERMINATED):
-        print(f"interrupted: {len(record.rows)} rows kept", file=sys.stderr)
+        terminal.warn(f"interrupted: {len(record.rows)} rows kept")
     if folder:
-        print(f"results: {folder}", file=sys.stderr)
+        terminal.warn(f"results: {folder}")

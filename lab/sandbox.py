@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from lab import terminal
 from lab.errors import LabError
 from topologies import syscalls
+from topologies.errors import one_line
 
 INIT_NAME = "fabric-lab-init"
 RUN_DIR = Path("/run/fabric-lab")
@@ -129,7 +131,7 @@ def _exec(command: list[str]) -> int:
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+        terminal.warn(f"{command[0]}: {error.strerror}")
         return 127
 
 
@@ -204,10 +206,8 @@ def _guarded(body: Callable[[], int]) -> NoReturn:
         status = body()
     except KeyboardInterrupt:
         status = 130
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
+    except BaseException as error:
+        terminal.warn(f"run_topo.py: failed: {type(error).__name__}: {one_line(str(error))}")
     finally:
         with suppress(Exception):
             sys.stdout.flush()

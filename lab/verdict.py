@@ -59,13 +59,14 @@ class Evidence:
     """What is known about one row. Shares are 0..1; None = was not or could not be observed.
 
     audit: findings of the shaping audit, e.g. 'leaf1-eth2: no htb'; wrong: wrong elements; cores as a count;
-    stall_s: longest time in which no link moved a byte while sends were outstanding; datapath_stopped_s: the switch
-    process was stopped; sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for
-    the switch thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue;
-    datapath_drops in Open vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; segments:
-    data frames that the plan sends; loss_asked: probability of a frame on each link, impaired: what all links together
-    did to frames on purpose; hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own;
-    delays_us: emulated, of the links that have one, shortest first;
+    controller_status: with which ours ended, None = it runs or is not ours; stall_s: longest time in which no link
+    moved a byte while sends were outstanding; datapath_stopped_s: the switch process was stopped;
+    sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch
+    thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue; datapath_drops in
+    Open vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; segments: data frames that the
+    plan sends; loss_asked: probability of a frame on each link, impaired: what all links together did to frames on
+    purpose; hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of
+    the links that have one, shortest first;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
 
@@ -80,6 +81,7 @@ class Evidence:
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
     stall_s: float | None = None
+    controller_status: int | None = None
     datapath_stopped_s: float = 0.0
     retransmits: int = 0
     queue_drops: int = 0
@@ -197,6 +199,11 @@ def _interrupted(e: Evidence) -> Iterator[str]:
         yield f"interrupted: {e.iterations_done} of {e.iterations_asked} iterations"
 
 
+def _uncontrolled(e: Evidence) -> Iterator[str]:
+    if e.controller_status is not None:
+        yield f"the controller ended with status {e.controller_status}: the switches had the rules that it left them"
+
+
 def _quantised(e: Evidence) -> Iterator[str]:
     if e.frames_per_step is not None and round(e.frames_per_step) < MIN_FRAMES_PER_STEP:
         remedy = f": use {e.smallest_unquantised} or more, or a smaller size_scale" if e.smallest_unquantised else ""
@@ -270,7 +277,7 @@ _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _late_hop, _other_loss,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _late_hop, _other_loss,
 )  # fmt: skip
 
 

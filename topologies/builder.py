@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from topologies.addressing import host_mac
+from topologies.errors import TopologyError
 from topologies.fabric import HOST, Fabric, Link, LinkKind, Node, Port
 
 DEFAULT_RATE_MBPS = 400_000.0
+# What can be described in a minute: distances between switches take their number squared.
+MAX_SWITCHES, MAX_LINKS = 5_000, 200_000
 
 
 class FabricBuilder:
@@ -25,6 +28,7 @@ class FabricBuilder:
 
     def switch(self, name: str, role: str, *, prefix: str | None = None, group: int | None = None) -> str:
         self._n_switches += 1
+        self._require_at_most(MAX_SWITCHES, self._n_switches, "switches")
         self._nodes.append(Node(name, role, dpid=self._n_switches, prefix=prefix, group=group))
         return name
 
@@ -38,10 +42,18 @@ class FabricBuilder:
     def link(
         self, a: str, b: str, kind: LinkKind, *, rate_mbps: float = DEFAULT_RATE_MBPS, delay_us: float = 0.0
     ) -> None:
+        self._require_at_most(MAX_LINKS, len(self._links) + 1, "links")
         self._links.append(Link(len(self._links), self._port(a), self._port(b), kind, rate_mbps, delay_us))
 
     def build(self) -> Fabric:
         return Fabric(self.name, self.parameters, tuple(self._nodes), tuple(self._links))
+
+    def _require_at_most(self, most: int, n: int, what: str) -> None:
+        """While it is put together, so that one without end is refused before memory is."""
+        if n > most:
+            raise TopologyError(
+                f"{self.name} has more than {most:,} {what}, the most of a fabric here: use smaller parameters"
+            )
 
     def _port(self, node: str) -> Port:
         addresses = self._addresses.get(node)

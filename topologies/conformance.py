@@ -6,32 +6,51 @@ from dataclasses import is_dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from topologies import user_code
 from topologies.addressing import FABRIC_NETWORK
 from topologies.describe import Distances, describe
+from topologies.errors import Refused
 from topologies.fabric import MAX_INTF_NAME, Fabric
 from topologies.tiers import network_switches, scale_out_links, scale_up_switches
-from topologies.topology import ClosedForm, Topology
+from topologies.topology import ClosedForm, Topology, build, make
+
+# For the checks of one topology together.
+_TIME_LIMIT_S = 300.0
+
+
+def check_class(cls: type[Any]) -> list[str]:
+    """Findings for the topology with its default parameters."""
+    try:
+        topology = make(cls, cls.__name__, {})
+    except Refused as refusal:
+        return [str(refusal)]
+    return check_topology(topology)
 
 
 def check_topology(topology: Topology) -> list[str]:
     """Findings, one line each; empty = it conforms. Never raises: a build that fails is a finding."""
     try:
-        return list(_findings(topology))
-    except Exception as error:
-        return [f"{type(topology).__name__}: {type(error).__name__}: {error}"]
+        return user_code.call(type(topology).__name__, lambda: list(_findings(topology)), _TIME_LIMIT_S)
+    except Refused as refusal:
+        return [str(refusal)]
 
 
 def _findings(topology: Topology) -> Iterator[str]:
     yield from _frozen(topology)
-    fabric = topology.build()
-    if not fabric.hosts:
-        yield "it has no hosts"
-        return
-    if topology.build() != fabric:
+    fabric = build(topology)
+    if build(topology) != fabric:
         yield "two builds differ: build() must be deterministic"
-    for check in _CHECKS:
-        yield from check(fabric)
-    yield from _against_closed_form(topology, fabric)
+    unusable = check_fabric(fabric)
+    yield from unusable
+    if not unusable:
+        yield from _described(fabric)
+        yield from _against_closed_form(topology, fabric)
+
+
+def check_fabric(fabric: Fabric) -> list[str]:
+    """Findings, one line each, on what everything else takes for granted of a fabric."""
+    # The others look for what a host is plugged into.
+    return list(_plugged_in(fabric)) or [finding for check in _CHECKS for finding in check(fabric)]
 
 
 def _frozen(topology: Any) -> Iterator[str]:
@@ -64,6 +83,17 @@ def _bisection(want: ClosedForm, fabric: Fabric) -> Iterator[str]:
     half = len(fabric.hosts) // 2
     if want.bisection_links is not None and not 0 <= want.bisection_links <= half:
         yield f"bisection_links: closed_form() says {want.bisection_links}, {half} hosts load {half} links at most"
+
+
+def _plugged_in(fabric: Fabric) -> Iterator[str]:
+    if not fabric.hosts:
+        yield "it has no hosts"
+    for host in fabric.hosts:
+        kinds = {link.kind for link in fabric.links_at(host.name)}
+        if not kinds - {"scale-up"}:
+            yield f"{host.name} has no scale-out interface"
+        elif fabric.node(fabric.switch_of(host.name)).is_host:
+            yield f"{host.name} is plugged into {fabric.switch_of(host.name)}: its first link must end at a switch"
 
 
 def _connected(fabric: Fabric) -> Iterator[str]:
@@ -136,5 +166,5 @@ def _described(fabric: Fabric) -> Iterator[str]:
 
 
 _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
-    _connected, _round_trip, _names, _datapath_ids, _addresses, _prefixes, _described,
+    _connected, _round_trip, _names, _datapath_ids, _addresses, _prefixes,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from statistics import median
 from typing import Any
 
@@ -76,8 +77,10 @@ def host_rate_mbps(fabric: Fabric) -> float:
 
 
 def _closed_form(fabric: Fabric, topology: Topology | None) -> ClosedForm | None:
-    if topology is None and fabric.name in TOPOLOGIES:
-        topology = TOPOLOGIES[fabric.name](**fabric.parameters)
+    cls = TOPOLOGIES.get(fabric.name)
+    # A user's own may be derived from one of ours, name and all.
+    if topology is None and cls and fabric.parameters.keys() == {f.name for f in fields(cls)}:
+        topology = cls(**fabric.parameters)
     return topology.closed_form() if topology is not None else None
 
 

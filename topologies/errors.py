@@ -7,8 +7,16 @@ before anything was created. Each package derives its own class from it.
 from collections.abc import Iterable
 
 
+def one_line(text: str) -> str:
+    """What others wrote (a user's exception, the name of a file) may have several."""
+    return " ".join(text.splitlines())
+
+
 class Refused(ValueError):
-    """A request that cannot be met: the text names the value, what is allowed and what to do."""
+    """A request that cannot be met: the text, one line, names the value, what is allowed and what to do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))
 
 
 class TopologyError(Refused):
@@ -26,4 +34,8 @@ def last_line(text: str) -> str:
 
 
 class EmulationError(Exception):
-    """The machine did not do what was asked of it: the text names the item and what the kernel or the switch said."""
+    """The machine did not do what was asked of it: the text, one line, names the item and what the kernel or the switch
+    said."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))

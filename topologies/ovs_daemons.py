@@ -2,6 +2,7 @@
 
 import os
 import resource
+import select
 import shutil
 import socket
 import struct
@@ -27,16 +28,23 @@ _PACKAGE = "install the package openvswitch-switch"
 class Daemons:
     """A running pair, children of this process in a session of their own (Ctrl-C at the terminal does not reach them).
 
-    switch_pidfd: becomes readable when the switch ends, however it ends (pidfd_open(2)).
+    lifeline: of their two pidfds; becomes readable when one of them ends, however it ends (pidfd_open(2), epoll(7)).
+    Without the database the switch forwards nothing for long.
     """
 
     database: "subprocess.Popen[bytes]"
     switch: "subprocess.Popen[bytes]"
-    switch_pidfd: int
+    pidfds: tuple[int, int]
+    lifeline: select.epoll
 
     @property
     def switch_pid(self) -> int:
         return self.switch.pid
+
+    def ended(self) -> str:
+        """'ovsdb-server, status -9' when one of them has ended by itself, else ''."""
+        found = {"ovs-vswitchd": self.switch.poll(), "ovsdb-server": self.database.poll()}
+        return next((f"{program}, status {status}" for program, status in found.items() if status is not None), "")
 
     def stop(self) -> None:
         """End both at once; there is nothing to save. Call it at the end of a run although the kernel would do it too.
@@ -51,7 +59,9 @@ class Daemons:
         for process in (self.switch, self.database):
             process.kill()
             process.wait()
-        os.close(self.switch_pidfd)
+        self.lifeline.close()
+        for pidfd in self.pidfds:
+            os.close(pidfd)
         with ThreadPoolExecutor(_CLOSING_THREADS) as pool:
             pool.map(os.close, sockets)
 
@@ -75,7 +85,11 @@ def start_daemons(run_dir: Path = RUN_DIR) -> Daemons:
         db.transact({"op": "insert", "table": "Open_vSwitch", "row": {}})
     switch = _spawn(run_dir, "ovs-vswitchd", f"unix:{socket_path(run_dir)}")
     _wait_for_file(run_dir, switch, run_dir / f"ovs-vswitchd.{switch.pid}.ctl")
-    return Daemons(database, switch, os.pidfd_open(switch.pid))
+    pidfds = (os.pidfd_open(database.pid), os.pidfd_open(switch.pid))
+    lifeline = select.epoll()
+    for pidfd in pidfds:
+        lifeline.register(pidfd, select.EPOLLIN)
+    return Daemons(database, switch, pidfds, lifeline)
 
 
 def raise_open_file_limit() -> int:

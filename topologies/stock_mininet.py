@@ -14,10 +14,10 @@ from mininet.topo import Topo
 
 from topologies import TOPOLOGIES, ovs_daemons
 from topologies.emulation import Emulation
-from topologies.errors import EmulationError, Refused
+from topologies.errors import EmulationError, Refused, TopologyError
 from topologies.fabric import Fabric
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
-from topologies.topology import parse_parameters
+from topologies.topology import build, make, parse_parameters
 from topologies.units import parse_rate_mbps
 
 DEFAULT_RATE = "50Mbit"
@@ -65,18 +65,32 @@ def keep_hands_off() -> None:
     """
 
 
-def _topo(name: str, *, rate: str = DEFAULT_RATE, mtu: int = 9000, addressing: str = "l3", **parameters: Any) -> Topo:
+def _topo(name: str, *values: object, **parameters: Any) -> Topo:
     """What `--topo NAME,key=value,...` builds; mn has turned values into numbers where it could."""
-    return _or_exit(lambda: FabricTopo(emulation=_emulation(name, str(rate), mtu, addressing, parameters)))
+    return _or_exit(lambda: FabricTopo(emulation=_emulation(name, values, **parameters)))
 
 
-def _emulation(name: str, rate: str, mtu: int, addressing: str, parameters: dict[str, Any]) -> Emulation:
+def _emulation(
+    name: str,
+    values: Sequence[object],
+    *,
+    rate: object = DEFAULT_RATE,
+    mtu: object = 9000,
+    addressing: object = "l3",
+    **parameters: Any,
+) -> Emulation:
+    if values:
+        given = ",".join(map(str, values))
+        raise TopologyError(f"--topo {name},{given}: each value needs its name, as in --topo {name},rate=50Mbit")
+    if not isinstance(mtu, int):
+        raise TopologyError(f"mtu={mtu!r} must be a whole number")
     text = ",".join(f"{key}={value}" for key, value in parameters.items())
-    made = TOPOLOGIES[name](**parse_parameters(TOPOLOGIES[name], text, f"topology {name!r}"))
-    fabric = _at_rate(made.build(), parse_rate_mbps(rate))
+    what = f"topology {name!r}"
+    made = make(TOPOLOGIES[name], what, parse_parameters(TOPOLOGIES[name], text, what))
+    fabric = _at_rate(build(made), parse_rate_mbps(str(rate)))
     datapath = ovs_daemons.find_datapath()
     print(f"*** {datapath} datapath; links of {rate}, MTU {mtu}", file=sys.stderr)
-    return Emulation(fabric, mtu=mtu, addressing=addressing, datapath=datapath, controllers=(), progress=_say)
+    return Emulation(fabric, mtu=mtu, addressing=str(addressing), datapath=datapath, controllers=(), progress=_say)
 
 
 def _at_rate(fabric: Fabric, rate_mbps: float) -> Fabric:

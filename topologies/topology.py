@@ -5,12 +5,13 @@ spine-leaf:spines=4,leaves=8          a registered name with parameters
 multi-dc:site=torus(dims=4x4;hosts_per_router=2),sites=3     a topology as the value of a parameter: ( for :, ; for ,
 """
 
-import importlib.util
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from topologies.errors import Refused, TopologyError, unknown
+from topologies import user_code
+from topologies.errors import TopologyError, unknown
 from topologies.fabric import Fabric
 
 
@@ -49,27 +50,6 @@ def require_at_least(parameters: Any, **minimum: int) -> None:
             raise TopologyError(f"{key}={value} is too small: use {key} >= {least}")
 
 
-def load_attribute(spec: str, what: str) -> tuple[Any, str]:
-    """'./mine.py:NAME[:rest]' -> (the object, rest)."""
-    path, _, rest = spec.partition(".py:")
-    name, _, rest = rest.partition(":")
-    file = Path(path + ".py").expanduser()
-    if not name or not file.is_file():
-        raise Refused(f"{what} {spec!r}: write it as ./FILE.py:NAME, where the file exists and defines NAME")
-    module_spec = importlib.util.spec_from_file_location(f"user_{file.stem}", file)
-    assert module_spec and module_spec.loader  # a .py file always has a loader
-    module = importlib.util.module_from_spec(module_spec)
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:
-        raise Refused(f"{what} {spec!r}: {file} cannot be imported: {type(error).__name__}: {error}") from error
-    try:
-        return getattr(module, name), rest
-    except AttributeError:
-        names = [n for n in vars(module) if not n.startswith("_")]
-        raise Refused(f"{what} {spec!r}: {unknown('name', name, names)}") from None
-
-
 def parse_parameters(cls: type[Any], text: str, what: str) -> dict[str, Any]:
     """'spines=4,leaves=8' -> {'spines': 4, 'leaves': 8}, typed by the dataclass's fields."""
     known = {f.name: f for f in fields(cls)}
@@ -102,22 +82,52 @@ def _typed(type_: Any, key: str, value: str, what: str) -> Any:
         if name.startswith("int"):
             return int(value)
         if name.startswith("float"):
-            return float(value)
+            return _finite(value)
     except ValueError:
         raise TopologyError(f"{what}: {key}={value!r} must be a {'whole ' if name == 'int' else ''}number") from None
     return value
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 def parse_topology(spec: str, registry: dict[str, type[Any]]) -> Topology:
     """The topology that a text form names; refuses with the known names and parameters."""
-    if ".py:" in spec:
-        cls, text = load_attribute(spec, "topology")
-        if not (is_dataclass(cls) and isinstance(cls, type) and hasattr(cls, "build")):
+    if user_code.is_file(spec):
+        cls, text = user_code.load_attribute(spec, "topology")
+        if not is_topology(cls):
             raise TopologyError(f"topology {spec!r}: must be a frozen dataclass with a build() method")
     else:
         name, _, text = spec.partition(":")
         if name not in registry:
             raise TopologyError(unknown("topology", name, registry))
         cls = registry[name]
-    topology: Topology = cls(**parse_parameters(cls, text, f"topology {spec!r}"))
-    return topology
+    what = f"topology {spec!r}"
+    return make(cls, what, parse_parameters(cls, text, what))
+
+
+def is_topology(value: Any) -> bool:
+    """Whether it is a class that can be used as one."""
+    return isinstance(value, type) and is_dataclass(value) and hasattr(value, "build")
+
+
+def make(cls: type[Any], what: str, parameters: Mapping[str, Any]) -> Topology:
+    """The topology with these parameters, the others at their defaults. `what` is named in refusals."""
+    required = (f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING)
+    if missing := [name for name in required if name not in parameters]:
+        raise TopologyError(f"{what}: {', '.join(missing)} must be given, or have a default in the class")
+    made: Topology = user_code.call(what, lambda: cls(**parameters))
+    return made
+
+
+def build(topology: Topology) -> Fabric:
+    """The topology's fabric. Refuses a user's class that fails, or builds something else."""
+    name = type(topology).__name__
+    fabric: object = user_code.call(f"topology {name}: build()", topology.build)
+    if not isinstance(fabric, Fabric):
+        raise TopologyError(f"topology {name}: build() must return a Fabric, not {type(fabric).__name__}")
+    return fabric

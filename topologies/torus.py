@@ -38,8 +38,8 @@ class Torus:
 
     def build(self) -> Fabric:
         fabric = FabricBuilder("torus", asdict(self))
+        prefixes = leaf_prefixes(prod(self.sizes), self.hosts_per_router)
         places = list(product(*map(range, self.sizes)))
-        prefixes = leaf_prefixes(len(places), self.hosts_per_router)
         routers = {at: fabric.switch(_name(at), "router", prefix=str(prefixes[i])) for i, at in enumerate(places)}
         for i, router in enumerate(routers.values()):
             for j in range(self.hosts_per_router):

@@ -21,6 +21,10 @@ _SIZE_BYTES = {
 }  # fmt: skip
 
 
+# Beyond these somebody has mistyped: a switch chip of today carries 51.2 Tbit/s over all of its ports.
+_MAX_RATE_MBPS, _MAX_DURATION_US, _MAX_SIZE_BYTES = 1e8, 1e12, 2**50
+
+
 def _parse(text: str, what: str, units: dict[str, float] | dict[str, int], example: str) -> float:
     match = _QUANTITY.match(str(text))
     if match is None or match.group(2).lower() not in units:
@@ -33,12 +37,16 @@ def parse_rate_mbps(text: str) -> float:
     rate_mbps = _parse(text, "rate", _RATE_MBPS, "400Gbit or 50Mbit")
     if rate_mbps < 0.1:
         raise Refused(f"rate {text!r} is below 100kbit, the slowest link the testbed shapes")
+    if rate_mbps > _MAX_RATE_MBPS:
+        raise Refused(f"rate {text!r} is above 100Tbit, faster than any link")
     return rate_mbps
 
 
 def parse_size_bytes(text: str) -> int:
     """'1GiB', '1G' -> 2**30; '10MB' -> 10**7 (bytes). K, M and G are binary, as in nccl-tests."""
     n_bytes = _parse(text, "size", _SIZE_BYTES, "1GiB, 64M or 10MB")
+    if n_bytes > _MAX_SIZE_BYTES:
+        raise Refused(f"size {text!r} is above 1024TiB, more than any collective sends")
     if n_bytes != int(n_bytes):
         raise Refused(f"size {text!r} is not a whole number of bytes")
     return int(n_bytes)
@@ -48,7 +56,10 @@ def parse_duration_us(text: str) -> float:
     """'20us' -> 20.0, '0' -> 0.0 (microseconds)."""
     if str(text).strip() in ("0", "0.0"):
         return 0.0
-    return _parse(text, "duration", _DURATION_US, "20us or 10ms")
+    duration_us = _parse(text, "duration", _DURATION_US, "20us or 10ms")
+    if duration_us > _MAX_DURATION_US:
+        raise Refused(f"duration {text!r} is above 1000000s, longer than anything waits")
+    return duration_us
 
 
 def format_rate(rate_mbps: float) -> str:

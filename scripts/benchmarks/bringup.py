@@ -19,6 +19,7 @@ from benchmarks.figure import Figure, Target, figure, joined
 from lab import run as the_run
 from lab.bringup import lab_up
 from lab.experiment import load
+from lab.forecast import forecast_of
 from lab.plan import plan
 from lab.progress import Progress
 from lab.sandbox import OVS_RUN_DIR
@@ -173,17 +174,17 @@ def steady(*, quick: bool) -> list[Figure]:
         "topology": "spine-leaf:spines=1,leaves=2,hosts_per_leaf=2", "link_rate": "100Mbit", "scale": "1",
         "min_bytes": "256K", "max_bytes": "256K", "iterations": _LATE + 1, "warmup_iterations": 0,
     }  # fmt: skip
-    planned = plan(load(None, settings))
+    expected = forecast_of(plan(load(None, settings)), Scale())
 
     def job() -> dict[str, Any]:
         counting, said = _Counting(), StringIO()
         with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(said), redirect_stderr(said):
-            the_run.run(planned, Scale(), folder=Path(folder), as_json=True, progress=counting)
+            the_run.run(expected, Scale(), folder=Path(folder), as_json=True, progress=counting)
         if _LATE not in counting.counts:
             raise RuntimeError(f"the run did not get to iteration {_LATE}: {said.getvalue()}")
         return {str(after): counts for after, counts in counting.counts.items()}
 
-    counts = machine.inside(job, planned.fabric.name)
+    counts = machine.inside(job, expected.emulated.name)
     early, late = counts[str(_EARLY)], counts[str(_LATE)]
     note = f"ours: after iteration {_LATE}; peer: after iteration {_EARLY}"
     return [

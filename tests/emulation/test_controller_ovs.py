@@ -15,6 +15,7 @@ import pytest
 
 from controller import POLICIES, client, fits, policy, rules_of
 from controller.dataplane import DataPlane
+from controller.demand import Demand, to_plain
 from controller.flow import TCP, UDP, Flow
 from tests.emulation.ovs_sandbox import (
     REST,
@@ -121,6 +122,97 @@ def trace_through_tables(policy_name: str, n: int) -> dict[str, Any]:
                 if traced != egress.intf:
                     different.append(f"{flow}: trace {traced}, computed {egress.intf}")
         return {"different": different, "hops": n_hops, "installed": client.rules(REST), "policy": client.policy(REST)}
+
+
+def on_one_uplink(fabric: Fabric) -> dict[str, Flow]:
+    """By host, two flows that ECMP puts on the first leaf's first uplink."""
+    plane, flows = DataPlane(fabric, rules_of(policy("ecmp"), fabric)), dict[str, Flow]()
+    for port in range(49152, 49200):
+        for a, b in (("h1", "h3"), ("h2", "h4")):
+            flow = Flow(fabric.scale_out_port(a).ip or "", fabric.scale_out_port(b).ip or "", UDP, port, 4791)
+            if plane.path(flow)[1].intf == "leaf1-eth3":
+                flows.setdefault(a, flow)
+    return flows
+
+
+def uplinks_of(fabric: Fabric, flows: dict[str, Flow]) -> list[str]:
+    """Where Open vSwitch says that the first leaf sends them."""
+    leaf = fabric.ports_of("leaf1")[0]
+    ports = [fabric.peer(fabric.scale_out_port(host)) for host in flows]
+    return [
+        traced_output(leaf, port, flow, fabric.gateway_mac)[0] for port, flow in zip(ports, flows.values(), strict=True)
+    ]
+
+
+def announced_flows() -> dict[str, Any]:
+    """Two flows that ECMP puts on one uplink, before they are announced, then announced, then withdrawn."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build()
+    build(fabric)
+    flows = on_one_uplink(fabric)
+    announcement = [to_plain(Demand(flow, 1000.0)) for flow in flows.values()]
+
+    def uplinks() -> list[str]:
+        return uplinks_of(fabric, flows)
+
+    def after(generation: int) -> list[str]:
+        wait_for(lambda: client.status(REST)["generation"] == generation, 5, f"generation {generation}")
+        return uplinks()
+
+    with controller(fabric, "per-flow"):
+        ready()
+        before = uplinks()
+        told = client.announce(REST, announcement)
+        during, listed, seen = after(2), client.flows(REST), client.policy(REST)
+        try:
+            client.announce(REST, [{"src_ip": "198.18.0.1"}])
+            error = ""
+        except client.ControllerError as refusal:
+            error = str(refusal)
+        client.withdraw(REST, announcement[:1])
+        left = client.flows(REST)
+        client.withdraw(REST)
+        result = {
+            "before": before,
+            "during": during,
+            "listed": listed == announcement,
+            "left": left == announcement[1:],
+        }
+        told_later = {"told": told, "decided": seen["decided"], "error": error, "flows": client.flows(REST)}
+        wait_for(lambda: uplinks() == before, 5, "the ways of ECMP")
+        return {**result, **told_later, "status": client.status(REST)}
+
+
+def elephants() -> dict[str, Any]:
+    """Two flows of 5 Mbit/s each that ECMP puts on one uplink, which the controller takes for one of 8 Mbit/s."""
+    fabric = SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build().with_links(rate_mbps=8.0)
+    build(fabric)
+    flows = on_one_uplink(fabric)
+    with controller(fabric, "adaptive"):
+        ready()
+        client.announce(REST, [to_plain(Demand(flow, 8.0)) for flow in flows.values()])
+        before = uplinks_of(fabric, flows)
+        senders = [subprocess.Popen(["ip", "netns", "exec", h, "python3", "-c", _steady(f)]) for h, f in flows.items()]
+        try:
+            wait_for(lambda: client.policy(REST)["decided"]["moves"], 10, "a move")
+            first = client.policy(REST)["readings"]
+            wait_for(lambda: client.policy(REST)["readings"] >= first + 4, 10, "four more readings")
+        finally:
+            for sender in senders:
+                sender.kill()
+        after = uplinks_of(fabric, flows)
+        return {"before": before, "after": after, "policy": client.policy(REST), "status": client.status(REST)}
+
+
+def _steady(flow: Flow) -> str:
+    """A program that sends 1000 bytes every 1.6 ms."""
+    return (
+        "import socket, time\n"
+        f"s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', {flow.src_port}))\n"
+        "at = time.monotonic()\n"
+        "while True:\n"
+        f"    s.sendto(b'x' * 1000, ('{flow.dst_ip}', {flow.dst_port}))\n"
+        "    at += 0.0016; time.sleep(max(0, at - time.monotonic()))\n"
+    )
 
 
 def all_pairs(policy_name: str) -> dict[str, Any]:
@@ -377,7 +469,7 @@ def test_computed_paths_are_those_of_open_vswitch() -> None:
     assert result["ways"] == 8
 
 
-@pytest.mark.parametrize("name", ["valiant", "ugal"])
+@pytest.mark.parametrize("name", ["valiant", "ugal", "k-shortest"])
 def test_computed_paths_through_several_tables_are_those_of_open_vswitch(name: str) -> None:
     result = run(trace_through_tables, name, 60)
     assert result["different"] == []
@@ -385,6 +477,23 @@ def test_computed_paths_through_several_tables_are_those_of_open_vswitch(name: s
     assert result["hops"] >= 2 * 60
     assert result["policy"]["name"] == name and result["policy"]["reactions"] == 0
     assert (name == "ugal") == ("period_s" in result["policy"]) == (result["policy"]["readings"] > 0)
+
+
+def test_announced_flows_are_kept_apart_until_they_are_withdrawn() -> None:
+    result = run(announced_flows)
+    assert result["before"] == ["leaf1-eth3"] * 2 and sorted(result["during"]) == ["leaf1-eth3", "leaf1-eth4"]
+    assert result["told"] == result["decided"] and result["told"]["placed"] == 2
+    assert result["listed"] and result["left"] and result["flows"] == []
+    assert "it needs src_ip, dst_ip, proto" in result["error"]
+    assert result["status"]["errors"] == 0
+
+
+def test_two_elephants_on_one_uplink_separate_with_one_move() -> None:
+    result = run(elephants)
+    assert result["before"] == ["leaf1-eth3"] * 2 and sorted(result["after"]) == ["leaf1-eth3", "leaf1-eth4"]
+    (moved,) = result["policy"]["decided"]["moved"].values()
+    assert moved == {"moves": 1, "through": ["leaf1", "spine2"]}
+    assert result["policy"]["reactions"] == 1 and result["status"]["errors"] == 0
 
 
 @pytest.mark.parametrize("name", POLICIES)

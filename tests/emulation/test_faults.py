@@ -45,8 +45,9 @@ def switch_ports(lab: int) -> list[str]:
     return sorted(re.findall(r"\b((?:leaf|spine)\d+-eth\d+)", inside(lab, "cat /proc/net/dev")))
 
 
-def switch_process(lab: int) -> int:
-    (found,) = [p for p in of_lab(lab) if Path(f"/proc/{p}/comm").read_text().strip() == "ovs-vswitchd"]
+def process(lab: int, program: str) -> int:
+    """The one whose command line names the program."""
+    (found,) = [p for p in of_lab(lab) if program in Path(f"/proc/{p}/cmdline").read_text().split("\0")]
     return found
 
 
@@ -86,7 +87,7 @@ def test_a_link_at_half_its_rate(tmp_path: Path) -> None:
 
 def test_a_switch_that_stops_for_a_second(tmp_path: Path) -> None:
     def plant(run: Started) -> None:
-        switch = switch_process(run.lab)
+        switch = process(run.lab, "ovs-vswitchd")
         os.kill(switch, signal.SIGSTOP)
         try:
             over = time.monotonic() + 1.2
@@ -122,16 +123,24 @@ def test_a_fabric_faster_than_the_machine(tmp_path: Path) -> None:
     assert re.search(r"CPU-limited: frames waited \d+ frame times for the switch thread", row["reason"]), row["reason"]
 
 
-def test_a_switch_that_dies_fails_the_run_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["ovs-vswitchd", "ovsdb-server"])
+def test_a_switch_or_its_database_that_dies_fails_the_run_and_says_so(tmp_path: Path, program: str) -> None:
     with started(*FABRIC, *TEN, "--out", "out", cwd=tmp_path) as run:
         run.says("iteration 3/10")
-        os.kill(switch_process(run.lab), signal.SIGKILL)
+        os.kill(process(run.lab, program), signal.SIGKILL)
         done = run.ended(10)
     assert done.status == 3
-    assert "Traceback" not in done.err and "failed and cleaned up: Open vSwitch ended" in done.err, done.err
+    assert f"failed and cleaned up: Open vSwitch ended ({program}, status -9)" in done.err, done.err
+    assert "Traceback" not in done.err
     (row,) = rows(tmp_path / "out")
     assert row["verdict"] != "ok"
     assert standstill_s(tmp_path / "out") < 1
+
+
+def test_a_controller_that_dies_is_named(tmp_path: Path) -> None:
+    row = faulty(tmp_path, lambda run: os.kill(process(run.lab, "controller"), signal.SIGKILL))
+    assert row["verdict"] != "ok"
+    assert "the controller ended with status -9" in row["reason"]
 
 
 def test_a_clean_run_raises_no_false_alarm(tmp_path: Path) -> None:

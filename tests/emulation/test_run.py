@@ -5,6 +5,7 @@ A busy machine may make a row `degraded` or `invalid`; what is asserted here doe
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,21 @@ def test_a_full_disk_is_one_line_and_the_rows_stay_on_the_terminal(tmp_path: Pat
     reason = f"results cannot be written to '{tmp_path}/out': No space left on device: use --out DIR"
     assert said == [f"run_topo.py: failed and cleaned up: {reason}"]
     assert len([line for line in done.out.splitlines() if line and not line.startswith("#")]) == 1
+
+
+@pytest.mark.parametrize("ending", ["| head -1", "> /dev/full", "<&-", ">&-", "2>&-"])
+def test_streams_that_take_no_more_cost_no_row(tmp_path: Path, ending: str) -> None:
+    """pipefail gives the run's status, whatever `head` says."""
+    shell = ("bash", "-c", f'set -o pipefail; "$@" {ending}', "bash")
+    done = run_topo(*fabric(), *sizes("64K"), "--out", "out", cwd=tmp_path, under=shell)
+    finished(done, tmp_path / "out")
+    complete(tmp_path / "out")
+    assert "Traceback" not in done.err
+
+
+def test_the_datapath_is_said_once(plain: tuple[Done, Path]) -> None:
+    done, _ = plain
+    assert len([line for line in done.out.splitlines() if re.match(r"# Open vSwitch [\d.]+, \w+ datapath", line)]) == 1
 
 
 RUNS: dict[str, tuple[tuple[str, ...], int, int]] = {

@@ -1,5 +1,7 @@
 """Fabrics that the controller's tests share."""
 
+import networkx as nx
+
 from topologies.builder import FabricBuilder
 from topologies.fabric import Fabric, Link
 
@@ -32,6 +34,28 @@ def two_rails() -> Fabric:
         switch = fabric.switch(f"rail{rail}", "leaf", prefix=prefix)
         for i in (1, 2):
             fabric.link(fabric.host(f"h{rail}{i}", f"198.18.0.{4 * rail + i}"), switch, "scale-out")
+    return fabric.build()
+
+
+def jellyfish(n_switches: int, degree: int) -> Fabric:
+    """A random regular graph of switches, one host on each (Singla et al., NSDI 2012)."""
+    fabric = FabricBuilder("jellyfish", {})
+    for i in range(n_switches):
+        switch = fabric.switch(f"s{i}", "switch", prefix=f"198.18.0.{4 * i}/30")
+        fabric.link(fabric.host(f"h{i}", f"198.18.0.{4 * i + 1}"), switch, "scale-out")
+    for a, b in sorted(nx.random_regular_graph(degree, n_switches, seed=1).edges):
+        fabric.link(f"s{a}", f"s{b}", "scale-out")
+    return fabric.build()
+
+
+def ring(n: int) -> Fabric:
+    """A ring of switches with one host each: the fabric in which micro-loops are easiest."""
+    fabric = FabricBuilder("ring", {})
+    names = [fabric.switch(f"s{i}", "leaf", prefix=f"198.18.0.{4 * i}/30") for i in range(n)]
+    for i, name in enumerate(names):
+        fabric.link(fabric.host(f"h{i}", f"198.18.0.{4 * i + 1}"), name, "scale-out")
+    for i, name in enumerate(names):
+        fabric.link(name, names[(i + 1) % n], "scale-out")
     return fabric.build()
 
 

@@ -35,7 +35,7 @@ def record(*rows: RowResult, **changes: Any) -> RunRecord:
         "experiment": EXPERIMENT,
         "fabric": describe(fabric),
         "scale": SCALE,
-        "machine": {"kernel": "6.1", "datapath": "userspace"},
+        "machine": {"kernel": "6.1", "open_vswitch": "3.1.0", "datapath": "netdev"},
         "hosts": tuple(h.name for h in fabric.hosts),
         "rows": list(rows),
     }

@@ -123,6 +123,22 @@ REFUSED = {
     "a controller that is no address": (["--controller", "127.0.0.1"], ["'127.0.0.1'", "tcp:HOST:PORT"]),
     "a controller without a port": (["--controller", "tcp:127.0.0.1"], ["tcp:HOST:PORT"]),
     "a controller's impossible port": (["--controller", "tcp:127.0.0.1:70000"], ["70000", "65535"]),
+    "a rate beyond any link": (["--link-rate", "101Tbit"], ["101Tbit", "100Tbit"]),
+    "a size beyond any collective": (["-b", "9" * 400], ["-b", "1024TiB"]),
+    "a time beyond any": (["--time-limit", "9" * 400 + "s"], ["--time-limit", "1000000s"]),
+    "a seed that no column holds": (["--seed", str(2**63)], ["--seed", str(2**63 - 1)]),
+    "warm-up without end": (["-w", "9" * 20], ["-w", "1000000 or less"]),
+    "iterations without end": (["-n", "1000001"], ["-n", "1000000 or less"]),
+    "ranks beyond counting": (["--ranks", "9" * 30], ["--ranks", "or less"]),
+    "more links than a fabric has": (
+        ["--topology", "spine-leaf:spines=1000,leaves=1000"], ["spine-leaf", "200,000 links"],
+    ),
+    "more switches than a fabric has": (
+        ["--topology", f"spine-leaf:spines={'9' * 20}"], ["spine-leaf", "5,000 switches"],
+    ),
+    "more routers than addresses": (["--topology", "torus:dims=100000x100000x10000"], ["addresses"]),
+    "a rate that is no number": (["--topology", "superpod:hb_rate_gbps=nan"], ["hb_rate_gbps", "nan"]),
+    "an infinite rate": (["--topology", "superpod:hb_rate_gbps=inf"], ["hb_rate_gbps", "inf"]),
     "a port that is no number": (["--publish", "x"], ["--publish", "'x'"]),
     "a missing file": (["nosuch.toml"], ["nosuch.toml", "No such file"]),
     "results where a run sees nothing": (["--out", "/run/x"], ["--out /run/x"]),
@@ -185,6 +201,18 @@ def test_help_lists_commands_and_registries(capsys: pytest.CaptureFixture[str]) 
     assert all(
         name in text for names in (cli.COMMANDS, TOPOLOGIES, POLICIES, COLLECTIVES, TRANSPORTS) for name in names
     )
+
+
+@pytest.mark.parametrize(
+    ("routing", "why"),
+    [
+        ("ugal", "moves flows while they run"),
+        ("ecmp-group", "leaves the choice of path to a hash that cannot be computed"),
+    ],
+)
+def test_paths_that_nobody_knows_are_not_predicted(routing: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["predict", "--topology", "dragonfly:a=2,p=1,h=2,g=3", "--routing", routing]) == 0
+    assert f"no prediction: {routing} {why}" in capsys.readouterr().out
 
 
 def test_describe_and_predict_print_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,6 +289,22 @@ def test_results_that_cannot_be_written_are_refused_before_the_run(capsys: pytes
 
 
 @pytest.mark.usefixtures("_as_root")
+def test_more_memory_than_there_is_is_refused_with_both_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranks of 1 GiB: 2 buffers, 2 messages of a half, one buffer to compare with and a quarter for its mask."""
+    monkeypatch.setattr(machine, "available_memory_bytes", lambda: 4 * 2**30)
+    line = refused(capsys, *SMALL, "-b", "1G", "-e", "1G")
+    assert all(text in line for text in ("2 ranks x 1GiB", "4.3 GiB", "4.0 GiB", "--scale RATE:SIZE"))
+
+
+@pytest.mark.usefixtures("_as_root")
+def test_a_fabric_too_large_to_build_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "--topology", "spine-leaf:leaves=300,hosts_per_leaf=15", "--ranks", "2", "--scale", "8000")
+    assert all(text in line for text in ("4500 hosts", "4096", "describe"))
+
+
+@pytest.mark.usefixtures("_as_root")
 def test_too_few_open_files_are_refused_with_both_numbers(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +318,85 @@ def test_missing_tools_are_named_at_once(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr("shutil.which", lambda tool: None if tool in ("ovs-vsctl", "mnexec") else f"/usr/bin/{tool}")
     line = refused(capsys, *SMALL)
     assert all(word in line for word in ("ovs-vsctl", "openvswitch-switch", "mnexec", "mininet", "setup.sh"))
+
+
+NO_FILE = {
+    "in no folder": ("nowhere/x.svg", "No such file or directory"),
+    "a folder": (".", "Is a directory"),
+    "below a file": (str(ROOT / "pyproject.toml" / "x.svg"), "Not a directory"),
+}
+
+
+@pytest.mark.parametrize("case", NO_FILE)
+def test_a_drawing_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    file, reason = NO_FILE[case]
+    line = refused(capsys, "describe", "--svg", file)
+    assert repr(file) in line and reason in line
+
+
+@pytest.mark.parametrize("mtu", ["0", "-1", "99999"])
+def test_doctor_measures_with_possible_frames_only(capsys: pytest.CaptureFixture[str], mtu: str) -> None:
+    assert "576 to 9216" in refused(capsys, "doctor", f"--mtu={mtu}")
+
+
+def test_results_in_a_folder_without_a_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--out ''" in refused(capsys, *SMALL, "--out", "")
+
+
+def test_results_without_a_size_in_common_are_not_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("results")
+    for name, n in (("a", 2**20), ("b", 2**21)):
+        half = {"time": 1.0, "alg_bw": 1.0, "bus_bw": 1.0}
+        (folder / name).write_text(json.dumps({"results": [{"size": n, "out_of_place": half}]}))
+    assert cli.main(["compare", str(folder / "a"), str(folder / "b")]) == 1
+    assert "no size was measured validly in both" in capsys.readouterr().out
+    assert cli.main(["compare", str(folder / "a"), str(folder / "a")]) == 0
+
+
+def shell(command: str) -> "subprocess.CompletedProcess[bytes]":
+    """A command line; `run_topo` in it is ours."""
+    line = command.replace("run_topo", f"{sys.executable} {ROOT}/run_topo.py")
+    return subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("command", ["describe", "describe --json", "--help"])
+def test_a_full_disk_is_one_line(command: str) -> None:
+    done = shell(f"run_topo {command} > /dev/full")
+    assert (done.returncode, done.stderr) == (3, b"run_topo.py: failed: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("describe <&-", 0),
+        ("describe >&-", 0),
+        ("describe 2>&-", 0),
+        ("describe <&- >&- 2>&-", 0),
+        ("--nosuch 2>&-", 2),
+        ("--nosuch 2>/dev/full", 2),
+    ],
+)
+def test_a_standard_descriptor_may_be_missing(command: str, status: int) -> None:
+    done = shell(f"run_topo {command}")
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+def test_an_interrupt_before_the_first_line_ends_it_without_a_traceback() -> None:
+    """One that came while the interpreter was being replaced waits until our file runs."""
+    early = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {2}); os.kill(os.getpid(), 2); "
+    command = [sys.executable, str(ROOT / "run_topo.py"), "describe"]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{early} os.execv(sys.executable, {command})"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-2, b"", b"")
+
+
+def test_an_interrupt_of_a_command_is_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "complete_path", lambda: os.kill(os.getpid(), 2))
+    assert cli.main(["describe"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller import POLICIES, fits, rules_of
-from controller.actions import Action, Bundle, GotoTable, Multipath, Output, SetField
+from controller.actions import Action, Bundle, GotoTable, Multipath, Output, SetField, ShiftLabel
 from controller.changes import Step, diff
 from controller.flow import UDP
 from controller.match import Match
@@ -47,9 +47,10 @@ def test_every_rule_survives_the_wire(name: str, fabric: Fabric) -> None:
 
 
 def test_every_match_field_survives_the_wire() -> None:
-    match = Match(3, "198.18.1.0/24", "198.18.0.1", UDP, 49152, 4791, "02:00:00:00:00:01", 5, 0)
-    rule = FlowRule(match, (Output(2),), 5, 1)
-    assert decode_flow(as_stats(rule)) == rule
+    for mac in ("02:00:00:00:00:01", "02:00:00:00:00:01/ff:00:00:00:00:0f"):
+        match = Match(3, "198.18.1.0/24", "198.18.0.1", UDP, 49152, 4791, mac, 5, 0)
+        rule = FlowRule(match, (Output(2),), 5, 1)
+        assert decode_flow(as_stats(rule)) == rule
 
 
 def test_a_pipeline_survives_the_wire() -> None:
@@ -57,6 +58,7 @@ def test_a_pipeline_survives_the_wire() -> None:
         (GotoTable(1),),
         (Multipath(9, 7), Multipath(0xFFFF, 65536, 1), GotoTable(1)),
         (SetField("eth_dst", "02:00:00:00:00:01"), GotoTable(4)),
+        (ShiftLabel(7), Output(3)),
     ]
     for actions in pipeline:
         rule = FlowRule(Match(ipv4_dst="198.18.0.0/15"), actions)
@@ -70,6 +72,14 @@ def test_a_multipath_is_what_open_vswitch_accepts() -> None:
     # nicira-ext.h: symmetric_l3l4+udp is 3, NX_MP_ALG_MODULO_N 0; the last value is n - 1; all 32 bits of the register.
     assert (action.fields, action.algorithm, action.basis, action.max_link) == (3, 0, 9, 6)
     assert (action.dst, action.ofs_nbits, goto.table_id) == ("reg1", 31, 1)
+
+
+def test_a_shifted_label_is_a_move_within_the_destination_mac() -> None:
+    (apply,) = on_the_wire(Step("add-flow", FlowRule(Match(in_port=1), (ShiftLabel(4), Output(2))))).instructions
+    move, _ = apply.actions
+    # 40 bits, of which the 36 from bit 4 on go to bit 0.
+    assert (move.src_field, move.src_ofs, move.dst_field, move.dst_ofs, move.n_bits) == ("eth_dst", 4, "eth_dst", 0, 36)
+    assert str(ShiftLabel(4)) == "move:NXM_OF_ETH_DST[4..39]->NXM_OF_ETH_DST[0..35]"
 
 
 def test_a_bundle_is_what_open_vswitch_accepts() -> None:

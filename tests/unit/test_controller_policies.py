@@ -18,6 +18,7 @@ from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused
 from topologies.fabric import Fabric
 from topologies.spine_leaf import SpineLeaf
+from topologies.torus import Torus
 
 EXTRA: dict[str, Fabric] = {
     "three-tier in the small": three_tier(),
@@ -27,8 +28,8 @@ EXTRA: dict[str, Fabric] = {
 }
 
 
-# With every link failed in turn, 72 hosts take seconds per policy.
-SMALL = {"dragonfly": Dragonfly(a=4, p=1, h=1, g=5).build()}
+# With every link failed in turn, the default sizes take seconds per policy.
+SMALL = {"dragonfly": Dragonfly(a=4, p=1, h=1, g=5).build(), "torus": Torus("4x3").build()}
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -230,7 +231,9 @@ def test_a_users_file_is_checked_policy_by_policy(tmp_path: Path, monkeypatch: p
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="unknown policy 'ecpm': choose from ecmp, ecmp-group, ecmp-polarised"):
+    with pytest.raises(
+        PolicyError, match="unknown policy 'ecpm': choose from adaptive, ecmp, ecmp-group, ecmp-polarised"
+    ):
         policy("ecpm")
     with pytest.raises(Refused, match="where the file exists"):
         policy("./nowhere.py:POLICY")
@@ -241,7 +244,7 @@ def test_unknown_names_list_the_known_ones() -> None:
     [
         ({"leaf9": SwitchRules()}, "unknown switch 'leaf9': choose from leaf1, leaf2"),
         ({"leaf1": SwitchRules((FlowRule(Match(in_port=1), (Output(77),)),))}, "leaf1 has no port 77"),
-        (None, "AttributeError"),
+        (None, "must return {switch name: SwitchRules}, not NoneType"),
     ],
 )
 def test_rules_that_do_not_fit_the_fabric_are_refused(rules: dict[str, SwitchRules], text: str) -> None:

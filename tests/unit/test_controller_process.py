@@ -60,7 +60,7 @@ def test_a_policy_that_does_not_fit_the_fabric_is_refused_in_one_line(fabric_fil
     status, text = controller("--fabric", fabric_file, "--policy", "minimal")
     assert status == 2 and text.count("\n") == 1
     assert text.startswith(
-        "controller: policy 'minimal' does not fit fabric spine-leaf: choose from ecmp, ecmp-group, "
+        "controller: policy 'minimal' does not fit fabric spine-leaf: choose from adaptive, ecmp, ecmp-group, "
     )
 
 

@@ -11,7 +11,7 @@ from topologies import topology
 
 # Leaves: their hosts and the other leaves' prefixes; spines, aggregation and core switches: every leaf's prefix.
 # Dragonflies, minimal: hosts, routers of the group, other groups; Valiant: see test_controller_dragonfly; UGAL: one more
-# per slot and other group.
+# per slot and other group. k-shortest: hosts + 1, 8 per other switch + 1, ports to switches + 1, hosts and other switches.
 CASES = [
     ("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16", "ecmp", 512, {"leaf": 16 + 31, "spine": 32}),
     ("spine-leaf:spines=32,leaves=128,hosts_per_leaf=32", "ecmp", 4096, {"leaf": 32 + 127, "spine": 128}),
@@ -19,6 +19,7 @@ CASES = [
     ("dragonfly:a=8,p=4,h=4,g=16", "minimal", 512, {"router": 4 + 7 + 15}),
     ("dragonfly:a=8,p=4,h=4,g=16", "valiant", 512, {"router": 9 + 28 + 17 + 26}),
     ("dragonfly:a=8,p=4,h=4,g=16", "ugal", 512, {"router": 9 + (28 + 8 * 15) + 17 + 26}),
+    ("torus:dims=4x4x2,hosts_per_router=16", "k-shortest", 512, {"router": 17 + (8 * 31 + 1) + (5 + 1) + (16 + 31)}),
     ("dragonfly:a=16,p=8,h=8,g=32", "minimal", 4096, {"router": 8 + 15 + 31}),
 ]
 

@@ -10,22 +10,10 @@ from controller.dataplane import DataPlane, Dropped, Hairpin, Loop
 from controller.flow import UDP, Flow
 from controller.rules import GroupRule, SwitchRules
 from controller.update import Rules, Stage, plan
-from tests.unit.controller_fabrics import address, link_between, three_tier
-from topologies.builder import FabricBuilder
+from tests.unit.controller_fabrics import address, link_between, ring, three_tier
 from topologies.dragonfly import Dragonfly
 from topologies.fabric import Fabric
 from topologies.spine_leaf import SpineLeaf
-
-
-def ring(n: int) -> Fabric:
-    """A ring of switches with one host each: the fabric in which micro-loops are easiest."""
-    fabric = FabricBuilder("ring", {})
-    names = [fabric.switch(f"s{i}", "leaf", prefix=f"198.18.0.{4 * i}/30") for i in range(n)]
-    for i, name in enumerate(names):
-        fabric.link(fabric.host(f"h{i}", f"198.18.0.{4 * i + 1}"), name, "scale-out")
-    for i, name in enumerate(names):
-        fabric.link(name, names[(i + 1) % n], "scale-out")
-    return fabric.build()
 
 
 def applied(rules: SwitchRules, steps: list[Step]) -> SwitchRules:

@@ -57,7 +57,7 @@ def test_our_own_forms_say_the_same(tmp_path: Path) -> None:
 def test_rows_are_matched_by_size_and_invalid_ones_never_compared() -> None:
     mine = results.csv_text([row(busbw_gbytes_s=40.0), row(size_bytes=2**29, verdict="invalid"), row(size_bytes=2**28)])
     theirs = results.csv_text([row(busbw_gbytes_s=50.0, routing="single-path"), row(size_bytes=2**29)])
-    text = compare_text(parse(mine, "a"), parse(theirs, "b"))
+    text, _ = compare_text(parse(mine, "a"), parse(theirs, "b"))
     assert text.splitlines() == [
         "A: a",
         "B: b",
@@ -73,13 +73,14 @@ def test_rows_are_matched_by_size_and_invalid_ones_never_compared() -> None:
 
 def test_what_makes_them_incomparable_is_said() -> None:
     other = results.csv_text([row(routing="single-path", ranks=8)])
-    text = compare_text(parse(results.csv_text([row()]), "a"), parse(other, "b"))
+    text, _ = compare_text(parse(results.csv_text([row()]), "a"), parse(other, "b"))
     assert "routing differs: ecmp in A, single-path in B" in text
     assert "ranks differs: 16 in A, 8 in B" in text
 
 
 def test_nothing_in_common_is_no_mean() -> None:
-    text = compare_text(parse(results.csv_text([row()]), "a"), parse(TEXT, "b"))
+    text, comparable = compare_text(parse(results.csv_text([row()]), "a"), parse(TEXT, "b"))
+    assert not comparable
     assert text.endswith("no size was measured validly in both")
 
 
@@ -113,4 +114,4 @@ def test_a_truncated_row_is_left_out_and_said() -> None:
     whole = results.csv_text([row(), row(size_bytes=2**29)])
     source = parse(whole[: whole.rindex("ring")], "a")
     assert (set(source.rows), source.skipped) == ({2**30}, 1)
-    assert "1 unreadable lines of a were left out" in compare_text(source, source)
+    assert "1 unreadable lines of a were left out" in compare_text(source, source)[0]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import kpis
-from lab.kpis import goodput, sender_shares
+from lab.kpis import first_done_s, goodput, sender_shares
 from topologies import topology
 
 
@@ -115,6 +115,10 @@ def test_a_senders_share_ends_with_its_last_flow() -> None:
     src, sent = np.array([0, 0, 2]), np.full(3, 1e6)
     shares = sender_shares(src, sent, np.array([0.2, 0.4, 0.1]), np.array([100.0, 100.0, 200.0]))
     assert shares.tolist() == pytest.approx([0.4, 0.4])
+
+
+def test_the_first_sender_is_done_when_its_last_flow_is() -> None:
+    assert first_done_s(np.array([0, 0, 2, 2]), np.array([0.1, 0.9, 0.5, 0.6])) == 0.6
 
 
 def test_goodput_over_iterations() -> None:

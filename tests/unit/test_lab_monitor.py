@@ -46,3 +46,10 @@ def test_too_few_samples_say_nothing_about_the_switch() -> None:
     seen = window([0.0, 0.1, 0.2], [0, 10, 20], [0, 5_000_000, 0])
     assert seen.switch_queue_s([(0.0, 0.2)]) is None
     assert seen.switch_queue_s([]) is None
+
+
+def test_what_was_sent_between_two_moments_is_that_of_the_samples_between_them() -> None:
+    seen = window([0.0, 0.1, 0.2, 0.3, 0.4], [0, 10, 30, 60, 100], [0] * 5)
+    n_bytes, seconds = seen.sent({"leaf1-eth1"}, 0.05, 0.35)
+    assert n_bytes == 50 and seconds == pytest.approx(0.2)
+    assert seen.sent({"leaf1-eth1"}, 0.05, 0.15) == (0, 0.0)

@@ -111,6 +111,7 @@ def test_preamble_names_every_rank_and_the_scale() -> None:
     assert lines[5] == "#  Rank  0 Group  0 Pid      0 on         h1 device  0 [0000:00:00] emulated 400Gbit NIC"
     assert sum(line.startswith("#  Rank") for line in lines) == 16
     assert any("a 400Gbit link runs at 50Mbit here" in line for line in lines)
+    assert "# Open vSwitch 3.1.0, userspace datapath (this kernel has no openvswitch module)" in lines
 
 
 def test_json_has_the_keys_that_nvidias_reader_uses() -> None:

@@ -188,3 +188,21 @@ def test_refusals(overrides: dict[str, Any], text: str) -> None:
     else:
         assert str(caught.value) == text
     assert "\n" not in str(caught.value)
+
+
+def test_memory_by_hand() -> None:
+    """A ring of 4 holds 4 buffers of S, 4 messages of S / 4 and one more buffer with a byte of mask for each element."""
+    p = planned(ranks=4, min_bytes="1G", max_bytes="1G")
+    s = 2**30
+    assert p.memory_bytes(Scale(8000, 1)) == pytest.approx(4 * s + s + 1.25 * s, rel=0.01)
+    assert p.memory_bytes(Scale(8000, 64)) == pytest.approx(6.25 * s / 64, rel=0.02)
+
+
+def test_memory_of_a_collective_that_only_copies() -> None:
+    p = planned(collective="all_gather", ranks=4, min_bytes="1G", max_bytes="1G")
+    assert p.memory_bytes(Scale(8000, 1)) == pytest.approx((4 + 1.25) * 2**30, rel=0.01)
+
+
+def test_more_ranks_than_can_be_planned_are_refused() -> None:
+    with pytest.raises(Refused, match="use --ranks 1024 or fewer"):
+        planned(topology="spine-leaf:leaves=256,hosts_per_leaf=8")

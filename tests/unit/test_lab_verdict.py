@@ -64,6 +64,11 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"frames_per_step": 7.33, "smallest_unquantised": "4.1MiB"},
             "quantised: 7.33 full frames in a step's message, 30 are needed: use 4.1MiB or more, or a smaller size_scale",
         ),
+        (
+            "degraded",
+            {"controller_status": -9},
+            "the controller ended with status -9: the switches had the rules that it left them",
+        ),
         ("degraded", {"other_cores": 0.9}, "other processes used 0.9 cores"),
         ("degraded", {"steal_share": 0.1}, "the hypervisor took 10% of the CPU"),
         ("degraded", {"switch_wait_share": 0.1}, "the switch thread waited for a core 10% of the time"),

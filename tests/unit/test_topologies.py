@@ -136,7 +136,7 @@ class Bad:
         (Bad(cable=True), "h2 (198.18.0.5) is on s2, whose prefix 198.18.0.0/30 does not cover it"),
         (Bad(cable=True), "h1 (198.18.0.1) is on s1, but lies in the prefix 198.18.0.0/30 of s2"),
         (Bad(cable=True, prefix="198.18.0.4/30", hosts=3), "hosts: closed_form() says 3, the built fabric has 2"),
-        (Bad(cable=True, prefix="nonsense"), "Bad: AddressValueError: Expected 4 octets in 'nonsense'"),
+        (Bad(cable=True, prefix="nonsense"), "Bad failed: AddressValueError: Expected 4 octets in 'nonsense'"),
     ],
 )
 def test_conformance_finds(bad: Any, finding: str) -> None:

@@ -1,0 +1,42 @@
+"""What a run tells a policy that places announced flows: its own, known before the first packet."""
+
+import numpy as np
+
+from controller import Policy, policy
+from controller.demand import MAX_DEMANDS, Demand
+from controller.flow import Flow
+from controller.policy import Announced
+from lab.plan import Plan, endpoints
+from topologies import Fabric
+from traffic import TRANSPORTS
+from traffic.transport import WireFlow
+
+
+def routing(planned: Plan, emulated: Fabric) -> Policy:
+    """The run's policy; one that places announced flows has been told the run's."""
+    chosen = policy(planned.experiment.routing)
+    return chosen.announced(emulated, to_announce(planned, emulated)) if isinstance(chosen, Announced) else chosen
+
+
+def to_announce(planned: Plan, emulated: Fabric) -> tuple[Demand, ...]:
+    """The run's connections; none, where the policy places no flows. Of more than a controller takes, the largest."""
+    if not isinstance(policy(planned.experiment.routing), Announced):
+        return ()
+    return tuple(sorted(_demands(planned, emulated), key=lambda demand: -demand.rate_mbps)[:MAX_DEMANDS])
+
+
+def _demands(planned: Plan, emulated: Fabric) -> list[Demand]:
+    """One per connection: its part of what the sender's NIC can send, by the chunks that it carries."""
+    schedule = planned.schedule
+    flows = TRANSPORTS[planned.experiment.transport].plan(endpoints(planned, emulated), schedule.connections)
+    chunks = np.bincount(schedule.connection, schedule.n_chunks_sent)
+    by_rank = np.bincount([wire.src_rank for wire in flows], chunks, planned.ranks)
+    nic_mbps = [emulated.link_of(emulated.scale_out_port(host).intf).rate_mbps for host in planned.hosts]
+    return [
+        Demand(flow_of(wire), nic_mbps[wire.src_rank] * float(n / by_rank[wire.src_rank]))
+        for wire, n in zip(flows, chunks, strict=True)
+    ]
+
+
+def flow_of(wire: WireFlow) -> Flow:
+    return Flow(wire.src_ip, wire.dst_ip, wire.proto, wire.src_port, wire.dst_port)
