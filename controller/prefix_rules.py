@@ -31,12 +31,12 @@ def route(fabric: Fabric, down: frozenset[int], spread: Spread) -> dict[str, Swi
     for switch in fabric.switches:
         before = intact[switch.name]
         ways = ((p, number[p], places(before.get(p, ()), ports)) for p, ports in usable[switch.name].items())
-        rules[switch.name] = _rules(switch, _delivering(fabric)[switch.name], tuple(ways), spread)
+        rules[switch.name] = switch_rules(switch, _delivering(fabric)[switch.name], tuple(ways), spread)
     return rules
 
 
 @lru_cache(KEPT_SWITCHES)
-def _rules(
+def switch_rules(
     switch: Node,
     delivering: tuple[FlowRule, ...],
     ways: tuple[tuple[str, int, tuple[int | None, ...]], ...],
