@@ -233,13 +233,6 @@ def _describe(arguments: Arguments) -> int:
     return 0
 
 
-def _save(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise LabError(f"{str(file)!r} cannot be written: {error.strerror}: choose another file") from None
-
-
 def _predict(arguments: Arguments) -> int:
     from lab import forecast
 

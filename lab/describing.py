@@ -69,4 +69,4 @@ def _write(file: str, text: str) -> None:
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise LabError(f"{file} cannot be written: {error.strerror}") from None
+        raise LabError(f"{file!r} cannot be written: {error.strerror}: choose another file") from None
