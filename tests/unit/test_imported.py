@@ -76,7 +76,10 @@ def test_a_file_that_is_no_fabric_is_refused_by_name(
 @pytest.mark.parametrize("option", ["--graphml", "--svg"])
 def test_a_file_that_cannot_be_written_is_refused_by_name(capsys: pytest.CaptureFixture[str], option: str) -> None:
     assert cli.main(["describe", option, "/nowhere/fabric"]) == 2
-    assert capsys.readouterr().err == "run_topo.py: /nowhere/fabric cannot be written: No such file or directory\n"
+    assert (
+        capsys.readouterr().err
+        == "run_topo.py: '/nowhere/fabric' cannot be written: No such file or directory: choose another file\n"
+    )
 
 
 def test_a_file_has_no_parameters() -> None:
