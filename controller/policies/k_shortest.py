@@ -17,13 +17,14 @@ does not fit into a label (more than 12 hops over switches of 7 ports, 4 over th
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from controller.actions import LABEL_BITS, Action, DecTtl, GotoTable, Multipath, Output, SetField, ShiftLabel
 from controller.match import Match, mac_text
 from controller.paths import Path, Paths
 from controller.policies.ecmp import ecmp
-from controller.prefix_rules import BASE_PRIORITY
+from controller.prefix_rules import BASE_PRIORITY, KEPT_RULES
 from controller.routing import Adjacency, adjacency, attached, prefixes
 from controller.rules import FlowRule, SwitchRules
 from topologies.addressing import FABRIC_NETWORK
@@ -39,7 +40,7 @@ _NO_LABEL = 0x02 << LABEL_BITS
 
 def k_shortest(fabric: Fabric, down: frozenset[int]) -> dict[str, SwitchRules]:
     graph, owners = adjacency(fabric), prefixes(fabric)
-    labels = _Labels(graph)
+    labels = _Labels.of(graph)
     paths = _all_paths(fabric, down)
     by_ecmp = ecmp(fabric, down)
     return {
@@ -101,17 +102,20 @@ def _refilled(intact: list[Path], dead: set[tuple[str, int]], usable: list[Path]
     return [path or found[i % len(found)] for i, path in enumerate(kept)] if found else []
 
 
+@dataclass(frozen=True)
 class _Labels:
-    """Paths as destination MACs: the ports by which switches are left, the first in the lowest bits."""
+    """Paths as destination MACs: the ports by which switches are left, n_bits each, the first in the lowest bits."""
 
-    def __init__(self, graph: Adjacency) -> None:
+    n_bits: int
+
+    @staticmethod
+    def of(graph: Adjacency) -> "_Labels":
         ports = [number for edges in graph.values() for number, _ in edges]
-        self.n_bits = max(ports, default=1).bit_length()
-        # The highest field stays 0, for shifts to copy.
-        self._n_hops = LABEL_BITS // self.n_bits - 1
+        return _Labels(max(ports, default=1).bit_length())
 
     def fits(self, path: Path) -> bool:
-        return len(path) <= self._n_hops
+        # The highest field stays 0, for shifts to copy.
+        return len(path) <= LABEL_BITS // self.n_bits - 1
 
     def mac(self, path: Path) -> str:
         label = sum(port << i * self.n_bits for i, (_, port) in enumerate(path))
@@ -138,12 +142,25 @@ def _choice(
 ) -> Iterator[FlowRule]:
     """owners: prefix -> its switch."""
     for prefix, owner in owners.items():
-        fitting = [path for path in paths.get((switch, owner), ()) if labels.fits(path)]
-        for slot in range(K if fitting else 0):
-            label = SetField("eth_dst", labels.mac(fitting[slot % len(fitting)]))
-            yield _rule(CHOICE, 1, Match(ipv4_dst=prefix, reg0=slot), label, GotoTable(TRANSIT))
+        yield from _slots(prefix, tuple(paths.get((switch, owner), ())), labels)
     unlabelled = SetField("eth_dst", mac_text(_NO_LABEL))
     yield _rule(CHOICE, 0, Match(ipv4_dst=_EVERYTHING), unlabelled, GotoTable(DESTINATION))
+
+
+@lru_cache(KEPT_RULES // K)
+def _slots(prefix: str, paths: tuple[Path, ...], labels: _Labels) -> tuple[FlowRule, ...]:
+    """The label for each value of reg0; none if no path fits into one."""
+    macs = [labels.mac(path) for path in paths if labels.fits(path)]
+    return tuple(
+        _rule(
+            CHOICE,
+            1,
+            Match(ipv4_dst=prefix, reg0=slot),
+            SetField("eth_dst", macs[slot % len(macs)]),
+            GotoTable(TRANSIT),
+        )
+        for slot in range(K if macs else 0)
+    )
 
 
 def _transit(edges: list[tuple[int, str]], labels: _Labels) -> Iterator[FlowRule]:
