@@ -28,8 +28,8 @@ EXTRA: dict[str, Fabric] = {
 }
 
 
-# With every link failed in turn, the default sizes take seconds per policy.
-SMALL = {"dragonfly": Dragonfly(a=4, p=1, h=1, g=5).build(), "torus": Torus("4x3").build()}
+# With every link failed in turn, the default sizes take seconds where paths are searched for pair by pair.
+SMALL = {"dragonfly": Dragonfly(a=3, p=1, h=1, g=4).build(), "torus": Torus("4x3").build()}
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -37,6 +37,11 @@ SMALL = {"dragonfly": Dragonfly(a=4, p=1, h=1, g=5).build(), "torus": Torus("4x3
 def test_policy_conforms_on_registered_topology(name: str, topology: str) -> None:
     fabric = SMALL[topology] if topology in SMALL else TOPOLOGIES[topology]().build()
     assert check_policy(POLICIES[name], {topology: fabric}) == []
+
+
+@pytest.mark.parametrize("name", ["ecmp", "valiant"])
+def test_policy_conforms_on_a_dragonfly_of_the_default_size(name: str) -> None:
+    assert check_policy(POLICIES[name], {"dragonfly": Dragonfly().build()}) == []
 
 
 @pytest.mark.parametrize("fabric", EXTRA)
