@@ -19,5 +19,5 @@ as_owner=()
 
 SETUP_WITHOUT_DEV='' bounded 30m scripts/setup.sh
 bounded 10m "${as_owner[@]}" scripts/check.sh
-bounded 20m "${as_owner[@]}" .venv/bin/python -m pytest tests/unit
+bounded 20m "${as_owner[@]}" .venv/bin/python -m pytest --numprocesses=auto tests/unit
 PYTHONDONTWRITEBYTECODE=1 bounded 40m .venv/bin/python -m pytest -p no:cacheprovider tests/emulation
