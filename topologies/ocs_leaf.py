@@ -8,12 +8,11 @@ hybrids of this kind.
 
 from dataclasses import asdict, dataclass, replace
 
-from topologies.addressing import host_ip, leaf_prefixes
 from topologies.builder import FabricBuilder
 from topologies.errors import TopologyError
 from topologies.fabric import Fabric
 from topologies.shaping import OCS_ROLE
-from topologies.spine_leaf import SpineLeaf
+from topologies.spine_leaf import SpineLeaf, add_leaves
 from topologies.topology import ClosedForm, require_at_least
 
 
@@ -38,14 +37,9 @@ class OcsLeaf:
 
     def build(self) -> Fabric:
         fabric = FabricBuilder("ocs-leaf", asdict(self))
-        prefixes = leaf_prefixes(self.leaves, self.hosts_per_leaf)
         optical = [fabric.switch(f"ocs{o + 1}", OCS_ROLE) for o in range(self.ocs)]
         spines = [fabric.switch(f"spine{s + 1}", "spine") for s in range(self.spines)]
-        leaves = [fabric.switch(f"leaf{i + 1}", "leaf", prefix=str(p), group=i) for i, p in enumerate(prefixes)]
-        for i, leaf in enumerate(leaves):
-            for j in range(self.hosts_per_leaf):
-                name = fabric.host(f"h{i * self.hosts_per_leaf + j + 1}", host_ip(prefixes[i], j), group=i)
-                fabric.link(name, leaf, "scale-out")
+        leaves = add_leaves(fabric, self.leaves, self.hosts_per_leaf)
         for leaf in leaves:
             for spine in spines:
                 fabric.link(leaf, spine, "scale-out")

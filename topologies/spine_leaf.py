@@ -28,13 +28,8 @@ class SpineLeaf:
 
     def build(self) -> Fabric:
         fabric = FabricBuilder("spine-leaf", asdict(self))
-        prefixes = leaf_prefixes(self.leaves, self.hosts_per_leaf)
         spines = [fabric.switch(f"spine{s + 1}", "spine") for s in range(self.spines)]
-        leaves = [fabric.switch(f"leaf{i + 1}", "leaf", prefix=str(p), group=i) for i, p in enumerate(prefixes)]
-        for i, leaf in enumerate(leaves):
-            for j in range(self.hosts_per_leaf):
-                name = fabric.host(f"h{i * self.hosts_per_leaf + j + 1}", host_ip(prefixes[i], j), group=i)
-                fabric.link(name, leaf, "scale-out")
+        leaves = add_leaves(fabric, self.leaves, self.hosts_per_leaf)
         for leaf in leaves:
             for spine in spines:
                 for _ in range(self.links_per_pair):
@@ -55,3 +50,14 @@ class SpineLeaf:
             bisection_links=cut,
             path_diversity=self.spines * self.links_per_pair**2 if self.leaves > 1 else 1,
         )
+
+
+def add_leaves(fabric: FabricBuilder, leaves: int, hosts_per_leaf: int) -> list[str]:
+    """Leaves, and then the hosts of each. Returns the leaves' names."""
+    prefixes = leaf_prefixes(leaves, hosts_per_leaf)
+    names = [fabric.switch(f"leaf{i + 1}", "leaf", prefix=str(p), group=i) for i, p in enumerate(prefixes)]
+    for i, leaf in enumerate(names):
+        for j in range(hosts_per_leaf):
+            host = fabric.host(f"h{i * hosts_per_leaf + j + 1}", host_ip(prefixes[i], j), group=i)
+            fabric.link(host, leaf, "scale-out")
+    return names

@@ -5,6 +5,7 @@ from itertools import combinations
 import networkx as nx
 
 from topologies import Fabric
+from topologies.builder import DEFAULT_RATE_MBPS
 from topologies.tiers import scale_out_links
 
 
@@ -29,6 +30,12 @@ def max_flow(fabric: Fabric, sources: list[str], sinks: list[str]) -> float:
     graph.add_edges_from(("from", s) for s in sources)
     graph.add_edges_from((s, "to") for s in sinks)
     return float(nx.maximum_flow_value(graph, "from", "to"))
+
+
+def max_flow_links(fabric: Fabric, sources: list[str]) -> float:
+    """The same in cables of the default rate, between the sources and all other hosts."""
+    sinks = [host.name for host in fabric.hosts if host.name not in sources]
+    return max_flow(fabric, sources, sinks) / DEFAULT_RATE_MBPS
 
 
 def worst_even_split(fabric: Fabric) -> int:

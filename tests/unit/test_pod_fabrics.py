@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import networkx as nx
 import pytest
 
-from tests.unit.cuts import max_flow_links
+from tests.unit.fabric_graphs import max_flow_links
 from topologies import TopologyError, topology
 from topologies.conformance import check_topology
 from topologies.describe import describe

@@ -13,7 +13,7 @@ from controller.flow import Flow
 from lab.experiment import load
 from lab.plan import plan
 from lab.scale import Scale
-from tests.unit.cuts import max_flow_links
+from tests.unit.fabric_graphs import max_flow_links
 from topologies import Refused, TopologyError, topology
 from topologies.conformance import check_topology
 from topologies.describe import describe, describe_text
