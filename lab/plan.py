@@ -1,6 +1,6 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,13 +11,15 @@ import controller
 import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
+from lab.interfaces import Interfaces, interfaces
+from lab.predictor import FRAMES_PER_ACK, Sends, mss_bytes
+from lab.reach import b_acc_mbps, by_level, require_paths, switches_crossed
+from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from topologies import Fabric, Topology, topology, unknown, user_code
 from topologies.conformance import check_fabric
-from topologies.describe import Distances
 from topologies.impairments import Impairments
-from topologies.tiers import hb_domains
+from topologies.rails import HB_RATE
 from topologies.topology import build
 from topologies.units import format_size
 from traffic import Demand, Schedule
@@ -32,8 +34,6 @@ MAX_RANKS = 1024
 _BYTES_PER_SEND = 100
 # What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
 _BYTES_PER_CONNECTION = 2**18
-# Of those that cannot be reached, in a refusal.
-_PAIRS_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,19 @@ class Plan:
 
     @cached_property
     def algo_factor(self) -> float:
-        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest NIC's direction
-        over those of a sender."""
+        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest interface's
+        direction over those of a sender: a NIC, if it uses any."""
         if self.is_pattern:
-            busiest = max(np.bincount(ranks).max() for ranks in (self.schedule.src, self.schedule.dst))
-            return float(busiest / self.experiment.flows_per_host)
+            return float(np.bincount(self._interfaces_of_flows).max() / self.experiment.flows_per_host)
         return bus_factor(self.experiment.collective, self.ranks)
+
+    @property
+    def _interfaces_of_flows(self) -> NDArray[np.int64]:
+        """Of a pattern: the number of each direction of an interface, once for each flow; NICs only, if it uses any."""
+        src, dst = self.schedule.src, self.schedule.dst
+        inside = self.interfaces.inside(src, dst)
+        chosen = ~inside if not inside.all() else inside
+        return np.concatenate([src[chosen], self.ranks + dst[chosen]]).astype(np.int64)
 
     @property
     def mss(self) -> int:
@@ -102,9 +109,35 @@ class Plan:
         """The fastest NIC of a rank."""
         return float(self.nic_mbps_by_rank.max())
 
-    @cached_property
+    @property
     def nic_mbps_by_rank(self) -> NDArray[np.float64]:
-        return np.array([self.fabric.link_of(self.fabric.scale_out_port(h).intf).rate_mbps for h in self.hosts])
+        return self.interfaces.mbps[: self.ranks]
+
+    @cached_property
+    def interfaces(self) -> Interfaces:
+        return interfaces(self.fabric, self.hosts)
+
+    @cached_property
+    def egress(self) -> NDArray[np.int64]:
+        """(sends,) the interface that each leaves by, as `interfaces` counts them."""
+        return self.interfaces.of_sends(self.schedule.src, self.schedule.dst)[0].astype(np.int64)
+
+    @cached_property
+    def switches(self) -> NDArray[np.float64]:
+        """(sends,) that each crosses; inf where it has no path."""
+        return switches_crossed(self.fabric, self.hosts, self.schedule, self.interfaces)
+
+    @cached_property
+    def cut(self) -> Cut:
+        """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
+        if not self.is_pattern:
+            return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
+        s = self.schedule
+        busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
+        busiest = int(busy_s.argmax())
+        mbps = float(self.interfaces.mbps[busiest])
+        ports = (*self.interfaces.scale_out, *self.interfaces.scale_up)
+        return Cut(float(busy_s[busiest] * mbps / 8e-6), mbps, f"at {getattr(ports[busiest], 'intf', '')}")
 
     def sizes(self, scale: Scale) -> tuple[Size, ...]:
         """The rows of the sweep. Refuses a smallest size of which nothing is left."""
@@ -181,20 +214,23 @@ class Plan:
 
     @cached_property
     def load(self) -> Load:
-        """What the collective asks of the switches while every NIC runs at its rate."""
+        """What the collective asks of the switches while every interface that it uses runs at its rate, where it asks most:
+        inside the servers frames come many times as fast as over the NICs."""
         e = self.experiment
         largest = e.max_bytes
         sent = self.schedule.n_chunks_sent / self._size_chunks * largest
-        one_s = _duration_s(self.schedule, sent, self.nic_mbps_by_rank)
-        frame_hops = float((sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * _switches(self)).sum())
+        frame_hops = sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * self.switches
+        levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
+        one_s = float(levels_s.sum())
         swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
         iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
         return Load(
-            frame_hops_per_s=frame_hops / one_s,
+            frame_hops_per_s=float((hops / levels_s).max()),
             traffic_s=one_s * swept / largest * iterations,
             step_bytes=e.min_bytes * self._smallest_share,
             rate_mbps=self.nic_mbps,
             mss=self.mss,
+            fastest_mbps=float(self.interfaces.mbps[np.unique(self.egress)].max()),
         )
 
 
@@ -215,8 +251,8 @@ def plan(experiment: Experiment) -> Plan:
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
     verify(schedule)
-    planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
-    _switches(planned)
+    planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
+    require_paths(experiment.collective, schedule, planned.switches, fabric, hosts)
     scale = experiment.scale or Scale()
     planned.sizes(scale)
     if experiment.scale is not None:
@@ -228,10 +264,13 @@ def plan(experiment: Experiment) -> Plan:
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
     """Rank by rank, where its sockets are."""
-    return [
-        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
-        for rank, host in enumerate(planned.hosts)
-    ]
+    at = planned.interfaces
+    found = []
+    for rank, host in enumerate(planned.hosts):
+        ip, scale_up = str(emulated.scale_out_port(host).ip), emulated.scale_up_port(host)
+        inside = (int(at.domain[rank]), scale_up.ip) if scale_up else (None, None)
+        found.append(Endpoint(rank, host, ip, netns[host] if netns else None, *inside))
+    return found
 
 
 def fabric_of(experiment: Experiment) -> Fabric:
@@ -247,7 +286,11 @@ def _fabric(experiment: Experiment, made: Topology) -> Fabric:
     fabric = build(made)
     if user_code.is_file(experiment.topology):
         _require_usable(experiment.topology, fabric)
-    return fabric.with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
+    # An HB rate that somebody wrote is meant; the topology's own stands for its ratio to the NICs' rate.
+    keep = f"{HB_RATE}=" in experiment.topology
+    return fabric.with_links(
+        rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0, keep_scale_up=keep
+    )
 
 
 def _require_usable(spec: str, fabric: Fabric) -> None:
@@ -294,43 +337,3 @@ def _check_pattern(e: Experiment) -> None:
 
 def _demand(e: Experiment) -> Demand:
     return Demand(e.flows_per_host, e.group_size, e.group_shift, e.seed)
-
-
-def _b_acc_mbps(fabric: Fabric, hosts: Sequence[str]) -> float:
-    """The smallest rank's, since a collective ends with its slowest."""
-    return min(sum(link.rate_mbps for link in fabric.links_at(h) if link.kind != "scale-up") for h in hosts)
-
-
-def _duration_s(schedule: Schedule, sent: NDArray[np.float64], nic_mbps: NDArray[np.float64]) -> float:
-    """With nothing slower than the NICs: level after level, each as long as its busiest NIC. sent: (sends,) bytes."""
-    byte_s = 8 / (nic_mbps * 1e6)
-    n, total = schedule.n_ranks, 0.0
-    for level in levels(schedule.dep_start, schedule.deps.astype(np.int64)):
-        out = np.bincount(schedule.src[level], sent[level], n)
-        into = np.bincount(schedule.dst[level], sent[level], n)
-        total += float((np.maximum(out, into) * byte_s).max())
-    return total
-
-
-def _switches(planned: Plan) -> NDArray[np.float64]:
-    """(sends,) switches on the shortest path of each send. Refuses a pair without one."""
-    s, fabric = planned.schedule, planned.fabric
-    distances = Distances(fabric)
-    crossed = distances.links_between(planned.hosts, s.src, s.dst) + 1
-    lost = ~np.isfinite(crossed)
-    if lost.any():
-        raise LabError(_unreachable(planned, list(dict.fromkeys(zip(s.src[lost], s.dst[lost], strict=True)))))
-    return crossed
-
-
-def _unreachable(planned: Plan, pairs: Sequence[tuple[int, int]]) -> str:
-    hosts, fabric = planned.hosts, planned.fabric
-    named = ", ".join(f"{hosts[a]} -> {hosts[b]}" for a, b in pairs[:_PAIRS_NAMED])
-    in_use = {(src, dst) for src, dst, _ in planned.schedule.connections}
-    what = (
-        f"{planned.experiment.collective} by {planned.algorithm} has {len(pairs)} of {len(in_use)} pairs that "
-        f"the scale-out network of {fabric.name} does not join, first {named}"
-    )
-    if hb_domains(fabric):
-        return f"{what}: it takes a schedule that forwards inside the HB domains (hierarchical); use rail-optimised"
-    return f"{what}: use another --placement or --collective"

@@ -25,7 +25,11 @@ from lab.rows import ITERATION_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, IterationReco
 
 _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
-    [("at_s", pa.float64()), ("intf", pa.string()), ("link", pa.string()), ("bytes_sent", pa.int64())]
+    [
+        ("at_s", pa.float64()),
+        *((name, pa.string()) for name in ("intf", "link", "kind")),
+        ("bytes_sent", pa.int64()),
+    ]
 )
 assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
 
@@ -80,6 +84,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "rows": len(record.rows),
         "experiment": record.experiment,
         "scale": record.scale,
+        "roofline": record.roofline,
         "machine": record.machine,
         "ranks": list(record.hosts),
         "fabric": record.fabric,
@@ -118,8 +123,10 @@ def _link_window(w: LinkSamples) -> pa.Table:
     places = np.tile(np.arange(n, dtype=np.int32), samples)
     columns = [
         pa.array(np.repeat(w.at_s, n)),
-        pa.DictionaryArray.from_arrays(places, pa.array(w.intfs, pa.string())).cast(pa.string()),
-        pa.DictionaryArray.from_arrays(places, pa.array(w.links, pa.string())).cast(pa.string()),
+        *(
+            pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string())).cast(pa.string())
+            for names in (w.intfs, w.links, w.kinds)
+        ),
         pa.array(w.bytes_sent.reshape(-1)),
     ]
     return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)

@@ -128,7 +128,7 @@ class RowMeasurement:
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
         shares = kpis.sender_shares(
-            self._plan.schedule.src, *self._hardware(size, result.finished), self._plan.nic_mbps_by_rank
+            self._plan.egress, *self._hardware(size, result.finished), self._plan.interfaces.mbps
         )
         self._record.iterations.append(
             IterationRecord(
@@ -157,16 +157,20 @@ class RowMeasurement:
         if not results or not self._plan.is_pattern:
             return None
         times = self._hardware(size, np.stack([r.finished for r in results]))
-        found = kpis.goodput(self._plan.schedule.src, *times, self._plan.nic_mbps_by_rank)
+        found = kpis.goodput(self._plan.egress, *times, self._plan.interfaces.mbps)
         return replace(found, sustained=self._sustained(window))
 
     def _sustained(self, window: Window) -> float:
-        """From the bytes that reached hosts while every sender had something to send; acknowledgements are not payload."""
-        fabric, src = self._lab.fabric, self._plan.schedule.src
+        """From the bytes that reached hosts' NICs while every sender had something to send to them; acknowledgements are not
+        payload."""
+        fabric, over_nics = self._lab.fabric, self._plan.egress < self._plan.ranks
+        src = self._plan.schedule.src[over_nics]
+        if not len(src):
+            return math.nan
         into_hosts = {fabric.peer(fabric.scale_out_port(host)).intf for host in self._plan.hosts}
         n_bytes, seconds = 0, 0.0
         for (began, _), result in zip(self._busy, self._halves[False].results, strict=False):
-            seen = window.sent(into_hosts, began, began + kpis.first_done_s(src, result.finished / 1e9))
+            seen = window.sent(into_hosts, began, began + kpis.first_done_s(src, result.finished[over_nics] / 1e9))
             n_bytes, seconds = n_bytes + seen[0], seconds + seen[1]
         if not seconds:
             return math.nan
@@ -320,18 +324,20 @@ class RowMeasurement:
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: _Losses) -> None:
         links = tuple(self._direction(intf) for intf in window.intfs)
         at_s = window.at_s - self._monitor.origin_s
-        self._record.links.append(LinkSamples(at_s, window.intfs, links, window.bytes_sent))
+        kinds = tuple(self._lab.fabric.link_of(intf).kind for intf in window.intfs)
+        self._record.links.append(LinkSamples(at_s, window.intfs, links, kinds, window.bytes_sent))
         busy_s = sum(end - start for start, end in self._busy)
         for intf, sent in window.bytes_by_intf().items():
-            rate_mbps = self._lab.fabric.link_of(intf).rate_mbps
+            link = self._lab.fabric.link_of(intf)
             self._record.link_totals.append(
                 LinkTotal(
                     size_bytes=size.size_bytes,
                     intf=intf,
                     link=self._direction(intf),
+                    kind=link.kind,
                     bytes_sent=sent,
                     planned_bytes=planned.get(intf, 0.0),
                     dropped=losses.at(intf),
-                    utilisation=sent * 8 / (rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
+                    utilisation=sent * 8 / (link.rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
                 )
             )

@@ -169,6 +169,7 @@ def _new_record(plan: Plan, scale: Scale) -> RunRecord:
         },
         hosts=plan.hosts,
         command=tuple(sys.argv),
+        roofline=str(plan.cut),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
     )
 
