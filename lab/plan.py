@@ -11,8 +11,8 @@ import controller
 import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
+from lab.wire import FRAMES_PER_ACK, Sends, levels, mss_bytes
 from topologies import Fabric, Topology, topology, unknown, user_code
 from topologies.conformance import check_fabric
 from topologies.describe import Distances
