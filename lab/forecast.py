@@ -18,8 +18,9 @@ from controller.policy import Reactive
 from lab.announcing import flow_of, routing
 from lab.errors import LabError
 from lab.experiment import Experiment
+from lab.fluid import Prediction
 from lab.plan import Plan, Size, endpoints, plan
-from lab.predictor import Prediction, predict
+from lab.predictor import predict
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
 from topologies import Fabric, Port
 from topologies.units import format_rate, format_size

@@ -12,10 +12,10 @@ import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import Interfaces, interfaces
-from lab.predictor import FRAMES_PER_ACK, Sends, mss_bytes
 from lab.reach import b_acc_mbps, by_level, require_paths, switches_crossed
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
+from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
 from topologies import Fabric, Topology, topology, unknown, user_code
 from topologies.conformance import check_fabric
 from topologies.impairments import Impairments

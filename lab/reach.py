@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 import traffic
 from lab.errors import LabError
 from lab.interfaces import Interfaces, scale_up_hops
-from lab.predictor import levels
+from lab.wire import levels
 from topologies import Fabric
 from topologies.describe import Distances
 from topologies.tiers import hb_domains

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from lab import kpis
 from lab.bringup import Lab
+from lab.fluid import Prediction
 from lab.forecast import Forecast
 from lab.monitor import Monitor, Window
 from lab.plan import Size
-from lab.predictor import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK, Prediction
 from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
+from lab.wire import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK
 from topologies.impairments import EgressCounts
 from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size

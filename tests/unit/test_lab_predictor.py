@@ -5,7 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from lab.predictor import Latency, Sends, levels, mss_bytes, predict, roofline_s
+from lab.fluid import Latency
+from lab.predictor import predict, roofline_s
+from lab.wire import Sends, levels, mss_bytes
 from topologies import Fabric, Port, topology
 from traffic.schedule import Connection
 
