@@ -1,6 +1,6 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import Interfaces, interfaces
-from lab.reach import b_acc_mbps, by_level, require_paths, switches_crossed
+from lab.reach import FORWARDING, b_acc_mbps, by_level, joined, require_paths, switches_crossed
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
@@ -24,8 +24,10 @@ from topologies.topology import build
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
+from traffic.contracts import size_chunks
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
-from traffic.placement import place
+from traffic.layout import Layout
+from traffic.placement import hb_domains, place
 from traffic.transport import Endpoint
 
 # Schedules grow with the ranks squared: a ring of these has two million sends.
@@ -147,8 +149,7 @@ class Plan:
             elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
             if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
-            count = emulated * self.schedule.n_chunks // self._size_chunks
-            rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
+            rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, self._count(emulated)))
         return tuple(rows)
 
     def _elements(self, size_bytes: int) -> int:
@@ -157,10 +158,14 @@ class Plan:
             return size_bytes // ELEMENT_BYTES // self._size_chunks * self._size_chunks
         return buffer_elements(self.experiment.collective, size_bytes, self.ranks)
 
-    @property
+    def _count(self, elements: int) -> int:
+        """Elements of the whole buffer, in which nccl-tests' size is so many."""
+        return elements * self.schedule.n_chunks // self._size_chunks
+
+    @cached_property
     def _size_chunks(self) -> int:
         """Chunks that make up nccl-tests' size."""
-        return self.experiment.flows_per_host if self.is_pattern else self.schedule.n_chunks
+        return self.experiment.flows_per_host if self.is_pattern else size_chunks(self.schedule)
 
     def _too_small(self, size: int, scale: Scale) -> str:
         step = 1
@@ -210,7 +215,8 @@ class Plan:
     @cached_property
     def _smallest_share(self) -> float:
         """Of nccl-tests' size, that one message carries."""
-        return float(self.schedule.n_chunks_sent.min()) / self._size_chunks
+        s = self.schedule
+        return float(s.n_chunks_sent[~s.is_local].min()) / self._size_chunks
 
     @cached_property
     def load(self) -> Load:
@@ -218,7 +224,7 @@ class Plan:
         inside the servers frames come many times as fast as over the NICs."""
         e = self.experiment
         largest = e.max_bytes
-        sent = self.schedule.n_chunks_sent / self._size_chunks * largest
+        sent = self.message_bytes(self._count(self._elements(largest))).astype(np.float64)
         frame_hops = sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * self.switches
         levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
         one_s = float(levels_s.sum())
@@ -249,7 +255,9 @@ def plan(experiment: Experiment) -> Plan:
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
+    layout = Layout(ranks, hb_domains(fabric, hosts))
+    algorithm = experiment.algorithm or _forwarding(experiment.collective, fabric, hosts, layout)
+    schedule = traffic.schedule(experiment.collective, algorithm, layout, _demand(experiment))
     verify(schedule)
     planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
     require_paths(experiment.collective, schedule, planned.switches, fabric, hosts)
@@ -260,6 +268,12 @@ def plan(experiment: Experiment) -> Plan:
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
+
+
+def _forwarding(collective: str, fabric: Fabric, hosts: Sequence[str], layout: Layout) -> str | None:
+    """The algorithm for ranks that nothing but their HB domains joins; None = the collective's own."""
+    offered = FORWARDING in traffic.COLLECTIVES.get(collective, {})
+    return FORWARDING if offered and layout.domains and not joined(fabric, hosts) else None
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:

@@ -25,6 +25,7 @@ def switches_crossed(fabric: Fabric, hosts: Sequence[str], schedule: Schedule, a
     crossed = Distances(fabric).links_between(hosts, src, dst) + 1
     inside = at.inside(src, dst)
     crossed[inside] = scale_up_hops(fabric, at, src[inside], dst[inside])
+    crossed[schedule.is_local] = 0
     return crossed
 
 
@@ -58,8 +59,10 @@ def joined(fabric: Fabric, hosts: Sequence[str]) -> bool:
 def by_level(
     schedule: Schedule, at: Interfaces, sent: NDArray[np.float64], frame_hops: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(levels,) each: seconds, with nothing slower than the ranks' interfaces, and frames x switches. sent: (sends,) bytes."""
+    """(levels,) each, of those with bytes: seconds, with nothing slower than the ranks' interfaces, and frames x switches.
+    sent: (sends,) bytes."""
     found = levels(schedule.dep_start, schedule.deps.astype(np.int64))
+    found = [level for level in found if sent[level].any()]
     seconds = [at.busy_s(schedule.src[level], schedule.dst[level], sent[level]).max() for level in found]
     return np.array(seconds), np.array([frame_hops[level].sum() for level in found])
 
