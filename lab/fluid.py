@@ -3,7 +3,7 @@
 Between two events every flow has a constant rate: that of progressive filling (Bertsekas and Gallager, "Data Networks",
 section 6.5.2) over the links' shaped rates, less what acknowledgements take of them. Events: a message's last byte has
 left; it has arrived, and sends that waited for it may start. A connection's sends leave one after the other, each when
-those it depends on have arrived; connections do not wait for each other.
+those it depends on have arrived; connections do not wait for each other, and local operations for nothing else.
 
 * A message is cut into segments of MSS bytes; each is a frame with its headers; every second frame is acknowledged by a
   frame in the opposite direction, as TCP does (RFC 1122 section 4.2.3.2).
@@ -26,7 +26,6 @@ from topologies.fabric import Fabric
 
 # Events closer together than this are one: far below a frame's time, far above float64's rounding of a run's seconds.
 _AT_ONCE_S = 1e-9
-_NOTHING_LEFT_BYTES = 1e-6
 # Rates by set of active connections: steps of a regular schedule ask for the same one again and again.
 _REMEMBERED = 256
 _TIE = 1 + 1e-9
@@ -106,19 +105,18 @@ class Fluid:
             + np.diff(paths.start) * latency.per_hop_s
             + latency.end_s
         )
-        # The slowest link of each path; of an empty one nothing is.
-        self._slowest = np.full(n, np.inf)
-        np.minimum.at(self._slowest, np.repeat(np.arange(n), np.diff(paths.start)), self._wire.rate_bytes_s[paths.link])
         self._users, self._user_start = transpose(sends.dep_start, sends.deps, len(sends))
         self._waits_for = np.diff(sends.dep_start).copy()
         # Each connection's sends in order, its next one, and how much of that has not left.
         self._order = np.argsort(sends.connection, kind="stable")
-        self._next = np.concatenate(([0], np.cumsum(np.bincount(sends.connection, minlength=n))))
-        self._end = self._next[1:].copy()
-        self._next = self._next[:-1].copy()
+        edges = np.searchsorted(sends.connection[self._order], np.arange(n + 1))
+        self._next, self._end = edges[:-1].copy(), edges[1:]
         self._active = np.zeros(n, dtype=bool)
         self._left = np.zeros(n)
-        self._began = np.zeros(n)
+        # The time of each one's last frame on the slowest link of its path.
+        self._unpaid_s = np.zeros(n)
+        self._slowest = np.full(n, np.inf)
+        np.minimum.at(self._slowest, np.repeat(np.arange(n), np.diff(paths.start)), self._wire.rate_bytes_s[paths.link])
         self._bucket = self._wire.burst_bytes.copy()
         self._known_rates: dict[bytes, tuple[Floats, Floats]] = {}
         self._coming: list[tuple[float, int, Ints]] = []
@@ -127,17 +125,18 @@ class Fluid:
 
     def run(self) -> Prediction:
         now = 0.0
-        self._start(np.flatnonzero(self._end > self._next), now)
+        self._compute(np.flatnonzero((self._sends.connection < 0) & (self._waits_for == 0)), now)
+        self._start(np.arange(len(self._next)), now)
         while self._coming or self._active.any():
             flows = np.flatnonzero(self._active)
             rates, spare = self._rates_of(flows)
-            leaving = now + (self._left[flows] / rates).min() if len(flows) else np.inf
-            arriving = self._coming[0][0] if self._coming else np.inf
-            then = min(leaving, arriving)
-            self._left[flows] -= rates * (then - now)
-            np.minimum(self._bucket + spare * (then - now), self._wire.burst_bytes, out=self._bucket)
-            now = then
-            gone = flows[self._left[flows] <= np.maximum(rates * _AT_ONCE_S, _NOTHING_LEFT_BYTES)]
+            leaving = self._left[flows] / rates - self._unpaid_s[flows]
+            arriving = self._coming[0][0] - now if self._coming else np.inf
+            step = max(min(leaving.min(initial=np.inf), arriving), 0.0)
+            self._left[flows] -= rates * step
+            np.minimum(self._bucket + spare * step, self._wire.burst_bytes, out=self._bucket)
+            now += step
+            gone = flows[leaving <= step + _AT_ONCE_S]
             self._leave(gone, now)
             self._arrive(now)
         missing = np.flatnonzero(np.isnan(self.arrived_s))
@@ -180,15 +179,19 @@ class Fluid:
             n_bytes = self._wire.send_bytes[self._order[self._next[ready]]]
             empty, full = ready[n_bytes == 0], ready[n_bytes > 0]
             self._active[full] = True
-            self._began[full] = now
             self._left[full] = n_bytes[n_bytes > 0]
+            self._unpaid_s[full] = self._wire.last_frame_bytes[self._order[self._next[full]]] / self._slowest[full]
             self._take_from_buckets(full)
             # No byte, no message: an empty send arrives as it leaves.
             self._come(self._order[self._next[empty]], np.full(len(empty), now))
             self._next[empty] += 1
             connections = empty
 
+    def _compute(self, operations: Ints, now: float) -> None:
+        self._come(operations, now + self._sends.calc_s[operations])
+
     def _take_from_buckets(self, flows: Ints) -> None:
+        """What all buckets of a path have, or owe."""
         link, flow = _of(self._paths.start, self._paths.link, flows)
         sharers = np.bincount(link, minlength=len(self._bucket))
         credit = self._left[flows].copy()
@@ -197,10 +200,11 @@ class Fluid:
         self._bucket -= np.bincount(link, credit[flow], len(self._bucket))
 
     def _leave(self, connections: Ints, now: float) -> None:
+        """Their sends' last frames leave; what is not paid for by then is owed by what comes next."""
         sends = self._order[self._next[connections]]
-        unpaid = self._wire.last_frame_bytes[sends] / self._slowest[connections]
-        left_s = np.maximum(self._began[connections], now - unpaid)
-        self._come(sends, left_s + self._latency_s[connections])
+        link, flow = _of(self._paths.start, self._paths.link, connections)
+        self._bucket -= totals(link, self._left[connections][flow], len(self._bucket))
+        self._come(sends, now + self._latency_s[connections])
         self._active[connections] = False
         self._next[connections] += 1
         self._start(connections, now)
@@ -215,8 +219,10 @@ class Fluid:
             self.arrived_s[sends] = at_s
             users = self._users[ranges(self._user_start[sends], self._user_start[sends + 1])]
             np.subtract.at(self._waits_for, users, 1)
-            free = users[self._waits_for[users] == 0]
-            self._start(np.unique(self._sends.connection[free]), now)
+            free = np.unique(users[self._waits_for[users] == 0])
+            on = self._sends.connection[free]
+            self._compute(free[on < 0], now)
+            self._start(np.unique(on[on >= 0]), now)
 
 
 def _of(start: Ints, link: Ints, connections: Ints) -> tuple[Ints, Ints]:

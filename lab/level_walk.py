@@ -34,6 +34,9 @@ class LevelWalk:
 
     def _step(self, level: Ints) -> None:
         start = self._start_of(level)
+        local = self._sends.connection[level] < 0
+        self._arrived[level[local]] = start[local] + self._sends.calc_s[level[local]]
+        level, start = level[~local], start[~local]
         p = self._paths
         on = self._sends.connection[level]
         hops = p.start[on + 1] - p.start[on]

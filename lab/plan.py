@@ -178,8 +178,8 @@ class Plan:
             f"use -b {least} or more" + (", or a smaller --scale RATE:SIZE" if scaled else "")
         )
 
-    def sends(self, count: int) -> Sends:
-        """The schedule with bytes, for the predictor. count: emulated elements."""
+    def sends(self, count: int, time_dilation: float) -> Sends:
+        """The schedule with bytes and emulated times, for the predictor. count: emulated elements."""
         s = self.schedule
         return Sends(
             connections=s.connections,
@@ -187,6 +187,7 @@ class Plan:
             n_bytes=self.message_bytes(count),
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),
+            calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
         )
 
     def message_bytes(self, count: int) -> NDArray[np.int64]:

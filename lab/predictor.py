@@ -10,7 +10,7 @@ from traffic.schedule import Connection
 
 # The fluid model takes about a millisecond of CPU time for each time at which something happens, which is up to twice as
 # many times as there are sends; a ring of 64 ranks has 8064.
-MAX_FLUID_SENDS = 20_000
+MAX_FLUID_SENDS = 10_000
 
 
 def roofline_s(size_bytes: float, algo_factor: float, b_acc_mbps: float) -> float:

@@ -191,7 +191,7 @@ class RowMeasurement:
     # -- judgement ------------------------------------------------------------------------------------------------------
 
     def _judged(self, size: Size, window: Window, losses: _Losses) -> RowResult:
-        prediction = self._expected.prediction(size)
+        prediction = self._expected.prediction(size, self._scale)
         stats = kpis.iteration_stats(self._halves[False].seconds)
         done = sum(len(half.results) for half in self._halves.values())
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}

@@ -25,14 +25,16 @@ FRAMES_PER_ACK = 2
 
 @dataclass(frozen=True)
 class Sends:
-    """A schedule with sizes. connections: those in use; connection: (sends,) index into them; n_bytes: (sends,);
-    dep_start (sends + 1,), deps: CSR, indices of earlier sends."""
+    """A schedule with sizes. connections: those in use; connection: (sends,) index into them, -1 for local operations;
+    n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of earlier sends; calc_s: (sends,) what local operations
+    take, emulated."""
 
     connections: Sequence[Connection]
     connection: Ints
     n_bytes: Ints
     dep_start: Ints
     deps: Ints
+    calc_s: Floats
 
     def __len__(self) -> int:
         return len(self.n_bytes)
@@ -139,9 +141,11 @@ class Wire:
         self.send_bytes: Floats = sends.n_bytes + frames * float(ETHERNET_BYTES + TCP_IP_BYTES)
         self.last_frame_bytes = np.minimum(self.send_bytes, mtu + ETHERNET_BYTES)
         n, links = len(paths.start) - 1, len(paths.intfs)
-        data = totals(sends.connection, self.send_bytes, n)
+        real = sends.connection >= 0
+        on = sends.connection[real]
+        data = totals(on, self.send_bytes[real], n)
         self.ack_bytes = np.ceil(frames / FRAMES_PER_ACK) * ACK_BYTES
-        acks = totals(sends.connection, self.ack_bytes, n)
+        acks = totals(on, self.ack_bytes[real], n)
         self.ack_share = np.divide(acks, data, out=np.zeros(n), where=data > 0)
         forth, back = np.repeat(data, np.diff(paths.start)), np.repeat(acks, np.diff(paths.back_start))
         self.carried = totals(paths.link, forth, links) + totals(paths.back_link, back, links)

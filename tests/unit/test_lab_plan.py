@@ -45,7 +45,7 @@ def test_auto_runs_the_default_file_within_its_time_and_with_enough_frames(budge
 def test_sends_carry_uneven_chunks_exactly() -> None:
     """S = 1 000 003 elements on 4 ranks: 250001 x 3 + 250000; all ranks together send 2(n-1)S."""
     p = planned(ranks=4)
-    sends = p.sends(1_000_003)
+    sends = p.sends(1_000_003, 1.0)
     assert sorted(set(sends.n_bytes.tolist())) == [4 * 250_000, 4 * 250_001]
     assert sends.n_bytes.sum() == 2 * 3 * 1_000_003 * 4
 
@@ -57,7 +57,7 @@ def test_odd_ranks_and_tiny_sizes_plan(ranks: int, size: int) -> None:
     p = planned(ranks=ranks, min_bytes=str(size), max_bytes=str(size), scale="8000:1")
     row = p.sizes(Scale(8000, 1))[0]
     assert row.count == size // 4
-    assert p.sends(row.count).n_bytes.sum() == 2 * (ranks - 1) * (size // 4) * 4
+    assert p.sends(row.count, 1.0).n_bytes.sum() == 2 * (ranks - 1) * (size // 4) * 4
 
 
 def test_divided_collectives_print_the_rounded_size() -> None:
