@@ -10,6 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from topologies import unknown
+from traffic.collectives.direct import direct_all_gather, direct_reduce_scatter
+from traffic.collectives.double_binary_tree import double_binary_tree_all_reduce
+from traffic.collectives.halving_doubling import (
+    doubling_all_gather,
+    doubling_halving_all_reduce,
+    halving_doubling_all_reduce,
+    halving_reduce_scatter,
+)
 from traffic.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from traffic.errors import TrafficError
 from traffic.pattern import ALGORITHM, Demand, Pattern, pattern_schedule
@@ -22,9 +30,22 @@ from traffic.transports.tcp import TcpTransport
 
 # The first algorithm of a collective is its default.
 COLLECTIVES: dict[str, dict[str, Callable[[int], Schedule]]] = {
-    "all_reduce": {"ring": ring_all_reduce},
-    "reduce_scatter": {"ring": ring_reduce_scatter},
-    "all_gather": {"ring": ring_all_gather},
+    "all_reduce": {
+        "ring": ring_all_reduce,
+        "halving-doubling": halving_doubling_all_reduce,
+        "doubling-halving": doubling_halving_all_reduce,
+        "double-binary-tree": double_binary_tree_all_reduce,
+    },
+    "reduce_scatter": {
+        "ring": ring_reduce_scatter,
+        "halving": halving_reduce_scatter,
+        "direct": direct_reduce_scatter,
+    },
+    "all_gather": {
+        "ring": ring_all_gather,
+        "doubling": doubling_all_gather,
+        "direct": direct_all_gather,
+    },
 }
 
 PATTERNS: dict[str, Pattern] = {
