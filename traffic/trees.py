@@ -54,6 +54,10 @@ def _from(parents: Numbers, root: int) -> Numbers:
     return np.roll(moved, root)
 
 
+def root_of(parents: Numbers) -> int:
+    return int(np.flatnonzero(parents == ROOT)[0])
+
+
 def levels(parents: Numbers) -> list[Numbers]:
     """The ranks at each depth, from the root down. Raises TrafficError unless there is one root and all else is below it."""
     inside = np.flatnonzero(parents != OUTSIDE)
@@ -83,8 +87,7 @@ def reduce_up(columns: ColumnBuilder, parents: Numbers, chunks: Numbers, *, chan
 def all_reduce_along(columns: ColumnBuilder, parents: Numbers, chunks: Numbers, *, channel: int = 0) -> None:
     """Up to the root and, from there, each chunk down as soon as it is whole."""
     received = reduce_up(columns, parents, chunks, channel=channel)
-    root = int(np.flatnonzero(parents == ROOT)[0])
-    broadcast_down(columns, parents, chunks, after=received[root], channel=channel)
+    broadcast_down(columns, parents, chunks, after=received[root_of(parents)], channel=channel)
 
 
 def broadcast_down(

@@ -19,13 +19,20 @@ from traffic.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class _Fold:
+class Fold:
     """members: (2^k,) the ranks that halve and double; extra: (n - 2^k,) those that stay out, each served by the member of
     the same index; part: (2^k + 1,) member i works for the parts part[i] .. part[i + 1] - 1, its own and its extra's."""
 
     members: Numbers
     extra: Numbers
     part: Numbers
+
+    def received(self, given: list[Numbers]) -> Numbers:
+        """(2^k, len(given)) what each member received of the extra ranks' sends; NONE where it serves none."""
+        numbers = np.full((len(self.members), len(given)), NONE)
+        for column, sends in enumerate(given):
+            numbers[: len(sends), column] = sends
+        return numbers
 
 
 def halving_doubling_all_reduce(n_ranks: int) -> Schedule:
@@ -40,7 +47,7 @@ def doubling_halving_all_reduce(n_ranks: int) -> Schedule:
 
 def halving_reduce_scatter(n_ranks: int) -> Schedule:
     """Far ranks first, so that every message is one run of parts."""
-    fold = _fold(n_ranks)
+    fold = fold_to_power_of_two(n_ranks)
     columns = ColumnBuilder("reduce_scatter", "halving", n_ranks, n_ranks)
     hosts = fold.members[: len(fold.extra)]
     # An extra rank adds its own part itself, in the end.
@@ -48,18 +55,18 @@ def halving_reduce_scatter(n_ranks: int) -> Schedule:
         columns.sends(fold.extra, hosts, 0, n_chunks=fold.extra, reduce=True),
         columns.sends(fold.extra, hosts, fold.extra + 1, n_chunks=n_ranks - 1 - fold.extra, reduce=True),
     ]
-    received = _halve(columns, fold.members, fold.part, _padded(given, len(fold.members)))
+    received = _halve(columns, fold.members, fold.part, fold.received(given))
     columns.sends(hosts, fold.extra, fold.extra, reduce=True, after=received[: len(hosts)])
     return columns.build()
 
 
 def doubling_all_gather(n_ranks: int) -> Schedule:
     """Near ranks first, so that every message is one run of parts."""
-    fold = _fold(n_ranks)
+    fold = fold_to_power_of_two(n_ranks)
     columns = ColumnBuilder("all_gather", "doubling", n_ranks, n_ranks)
     hosts = fold.members[: len(fold.extra)]
     given = columns.sends(fold.extra, hosts, fold.extra, reduce=False)
-    received = _double(columns, fold.members, fold.part, _padded([given], len(fold.members)))
+    received = _double(columns, fold.members, fold.part, fold.received([given]))
     back = received[: len(hosts)]
     # An extra rank has its own part.
     columns.sends(hosts, fold.extra, 0, n_chunks=fold.extra, reduce=False, after=back)
@@ -68,12 +75,12 @@ def doubling_all_gather(n_ranks: int) -> Schedule:
 
 
 def _all_reduce(algorithm: str, n_ranks: int, *, near_first: bool) -> Schedule:
-    fold = _fold(n_ranks)
+    fold = fold_to_power_of_two(n_ranks)
     n_blocks, n_extra = len(fold.members), len(fold.extra)
     columns = ColumnBuilder("all_reduce", algorithm, n_ranks, n_blocks)
     hosts = fold.members[:n_extra]
     given = columns.sends(fold.extra, hosts, 0, n_chunks=n_blocks, reduce=True)
-    received = _padded([given], n_blocks)
+    received = fold.received([given])
     # The member that works at each place of the halving.
     at = _bit_reversal(n_blocks) if near_first else np.arange(n_blocks)
     blocks = np.arange(n_blocks + 1)
@@ -84,20 +91,12 @@ def _all_reduce(algorithm: str, n_ranks: int, *, near_first: bool) -> Schedule:
     return columns.build()
 
 
-def _fold(n: int) -> _Fold:
+def fold_to_power_of_two(n: int) -> Fold:
     n_members = 1 << (n.bit_length() - 1)
     n_extra = n - n_members
     extra = 2 * np.arange(n_extra) + 1
     members = np.setdiff1d(np.arange(n), extra)
-    return _Fold(members, extra, np.append(members, n))
-
-
-def _padded(given: list[Numbers], n_members: int) -> Numbers:
-    """(n_members, len(given)) what each member received: its extra's sends, if it has one."""
-    received = np.full((n_members, len(given)), NONE)
-    for column, numbers in enumerate(given):
-        received[: len(numbers), column] = numbers
-    return received
+    return Fold(members, extra, np.append(members, n))
 
 
 def _halve(columns: ColumnBuilder, members: Numbers, start: Numbers, received: Numbers) -> Numbers:

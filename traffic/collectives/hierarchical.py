@@ -7,13 +7,16 @@ ring; ring all-gather inside. Sent inside by each rank: 2(g-1)/g S in 2(g-1) ste
 
 import numpy as np
 
-from traffic.columns import ColumnBuilder, Numbers
+from traffic.collectives.domains import equal_domains
+from traffic.columns import ColumnBuilder
+from traffic.layout import Layout
 from traffic.rings import pass_around
 from traffic.schedule import Schedule
 
 
-def hierarchical_all_reduce(domains: Numbers) -> Schedule:
-    """domains: (m, g) the ranks of each HB domain; those of one column are a rail."""
+def hierarchical_all_reduce(layout: Layout) -> Schedule:
+    """Without HB domains every rank is one by itself: the ring. Raises TrafficError for domains of different sizes."""
+    domains = equal_domains(layout, "hierarchical")
     m, g = domains.shape
     columns = ColumnBuilder("all_reduce", "hierarchical", m * g, m * g)
     # The place in the domain owns m chunks, one for each step of its rail's ring.
