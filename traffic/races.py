@@ -84,11 +84,12 @@ def check_races(schedule: Schedule, order: Order) -> None:
     asked = _questions(schedule, order)
     # What stands in the schedule itself costs no clock.
     m = len(schedule)
-    is_dep = np.isin(asked.later * m + asked.earlier, _waiting(schedule) * m + schedule.deps)
-    asked = asked[
-        ~(is_dep & (asked.later_kind == _READ)) & (order.connection[asked.earlier] != order.connection[asked.later])
-    ]
+    dependencies = _waiting(schedule) * m + schedule.deps
+    is_dep = np.isin(asked.later * m + asked.earlier, dependencies)
+    asked = asked[~is_dep & (order.connection[asked.earlier] != order.connection[asked.later])]
     asked = asked[~_is_waited_for(schedule, asked.earlier, asked.later)]
+    # Many wait for many by way of one operation that joins them.
+    asked = asked[~np.isin(_first_dependency(schedule)[asked.later] * m + asked.earlier, dependencies)]
     for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.connection[asked.earlier])):
         here = asked[np.isin(order.connection[asked.earlier], columns)]
         column = np.searchsorted(columns, order.connection[here.earlier])
@@ -103,8 +104,7 @@ def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[
     before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
     m = len(schedule)
     # back: the send that is 1, 2, 4, ... steps back; m = beyond the first. depth: steps back to the first.
-    back, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
-    back[has_dep] = schedule.deps[schedule.dep_start[has_dep]]
+    back = _first_dependency(schedule)
     jumps, depth = [back], (back < m).astype(np.int64)
     while (jumps[-1] < m).any():
         depth += depth[jumps[-1]]
@@ -114,6 +114,14 @@ def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[
         at = np.where(steps >> i & 1, jump[at], at)
     found: NDArray[np.bool_] = (steps > 0) & (at == earlier)
     return found
+
+
+def _first_dependency(schedule: Schedule) -> Longs:
+    """(m + 1,) the first send that each waits for; m if none, and for m."""
+    m = len(schedule)
+    first, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
+    first[has_dep] = schedule.deps[schedule.dep_start[has_dep]]
+    return first
 
 
 def _waiting(schedule: Schedule) -> Longs:

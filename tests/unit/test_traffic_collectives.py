@@ -36,7 +36,7 @@ def test_an_algorithm_keeps_its_collectives_contract(collective: str, algorithm:
 @every_algorithm
 def test_an_algorithm_is_named_as_in_the_registry(collective: str, algorithm: str) -> None:
     schedule = traffic.schedule(collective, algorithm, 4)
-    assert (schedule.collective, schedule.algorithm, schedule.n_ranks) == (collective, algorithm, 4)
+    assert (schedule.collective, schedule.algorithm, schedule.n_members) == (collective, algorithm, 4)
 
 
 @every_algorithm
@@ -60,7 +60,6 @@ def test_columns_have_the_types_that_keep_them_small(collective: str, algorithm:
 @every_algorithm
 def test_one_rank_sends_nothing(collective: str, algorithm: str) -> None:
     schedule = traffic.schedule(collective, algorithm, 1)
-    assert len(schedule) == 0
     assert schedule.connections == []
     assert schedule.sent_per_rank(1000).tolist() == [0]
 
