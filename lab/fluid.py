@@ -105,8 +105,11 @@ class Fluid:
             + np.diff(paths.start) * latency.per_hop_s
             + latency.end_s
         )
-        self._users, self._user_start = transpose(sends.dep_start, sends.deps, len(sends))
-        self._waits_for = np.diff(sends.dep_start).copy()
+        self._waits_for = np.diff(sends.dep_start)
+        users = np.repeat(np.arange(len(sends)), self._waits_for)
+        self._on_arrival, self._on_leaving = (
+            transpose(users[which], sends.deps[which], len(sends)) for which in (~sends.to_leave, sends.to_leave)
+        )
         # Each connection's sends in order, its next one, and how much of that has not left.
         self._order = np.argsort(sends.connection, kind="stable")
         edges = np.searchsorted(sends.connection[self._order], np.arange(n + 1))
@@ -183,8 +186,10 @@ class Fluid:
             self._unpaid_s[full] = self._wire.last_frame_bytes[self._order[self._next[full]]] / self._slowest[full]
             self._take_from_buckets(full)
             # No byte, no message: an empty send arrives as it leaves.
-            self._come(self._order[self._next[empty]], np.full(len(empty), now))
+            gone = self._order[self._next[empty]]
+            self._come(gone, np.full(len(empty), now))
             self._next[empty] += 1
+            self._release(self._on_leaving, gone, now)
             connections = empty
 
     def _compute(self, operations: Ints, now: float) -> None:
@@ -208,6 +213,7 @@ class Fluid:
         self._active[connections] = False
         self._next[connections] += 1
         self._start(connections, now)
+        self._release(self._on_leaving, sends, now)
 
     def _come(self, sends: Ints, at_s: Floats) -> None:
         for time_s in np.unique(at_s):
@@ -217,12 +223,19 @@ class Fluid:
         while self._coming and self._coming[0][0] <= now + _AT_ONCE_S:
             at_s, _, sends = heapq.heappop(self._coming)
             self.arrived_s[sends] = at_s
-            users = self._users[ranges(self._user_start[sends], self._user_start[sends + 1])]
-            np.subtract.at(self._waits_for, users, 1)
-            free = np.unique(users[self._waits_for[users] == 0])
-            on = self._sends.connection[free]
-            self._compute(free[on < 0], now)
-            self._start(np.unique(on[on >= 0]), now)
+            self._release(self._on_arrival, sends, now)
+
+    def _release(self, waiting: tuple[Ints, Ints], sends: Ints, now: float) -> None:
+        """What waited for these sends, and for nothing else any more."""
+        users_of, start = waiting
+        users = users_of[ranges(start[sends], start[sends + 1])]
+        if not len(users):
+            return
+        np.subtract.at(self._waits_for, users, 1)
+        free = np.unique(users[self._waits_for[users] == 0])
+        on = self._sends.connection[free]
+        self._compute(free[on < 0], now)
+        self._start(np.unique(on[on >= 0]), now)
 
 
 def _of(start: Ints, link: Ints, connections: Ints) -> tuple[Ints, Ints]:

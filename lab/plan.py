@@ -187,6 +187,7 @@ class Plan:
             n_bytes=self.message_bytes(count),
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),
+            to_leave=s.waits_to_leave,
             calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
         )
 

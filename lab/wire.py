@@ -26,14 +26,15 @@ FRAMES_PER_ACK = 2
 @dataclass(frozen=True)
 class Sends:
     """A schedule with sizes. connections: those in use; connection: (sends,) index into them, -1 for local operations;
-    n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of earlier sends; calc_s: (sends,) what local operations
-    take, emulated."""
+    n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of others, which must have arrived, or left, where
+    `to_leave` (deps,) says so; calc_s: (sends,) what local operations take, emulated."""
 
     connections: Sequence[Connection]
     connection: Ints
     n_bytes: Ints
     dep_start: Ints
     deps: Ints
+    to_leave: NDArray[np.bool_]
     calc_s: Floats
 
     def __len__(self) -> int:
@@ -52,7 +53,7 @@ def levels(dep_start: Ints, deps: Ints) -> list[Ints]:
     """
     n = len(dep_start) - 1
     waiting = np.diff(dep_start)
-    user_of, user_start = transpose(dep_start, deps, n)
+    user_of, user_start = transpose(np.repeat(np.arange(n), waiting), deps, n)
     ready = np.flatnonzero(waiting == 0)
     result: list[Ints] = []
     waiting = waiting.copy()
@@ -67,11 +68,10 @@ def levels(dep_start: Ints, deps: Ints) -> list[Ints]:
     return result
 
 
-def transpose(start: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
-    """CSR of the reversed edges: (users, start)."""
-    owner = np.repeat(np.arange(n), np.diff(start))
+def transpose(users: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
+    """CSR of each item's users: (users, start). Edge i: users[i] uses items[i] of n."""
     order = np.argsort(items, kind="stable")
-    return owner[order], np.concatenate(([0], np.cumsum(np.bincount(items, minlength=n))))
+    return users[order], np.concatenate(([0], np.cumsum(np.bincount(items, minlength=n))))
 
 
 def ranges(starts: Ints, ends: Ints) -> Ints:

@@ -28,6 +28,8 @@ def sends(*rows: tuple[Connection, int, WAITS], calc_s: float = 0.0) -> Sends:
         np.array([frames * MSS for _, frames, _ in rows]),
         np.cumsum([0, *(len(after) for _, _, after in rows)]),
         np.array([a for _, _, after in rows for a in after], dtype=np.int64),
+        # A rank waits for the arrival of what is sent to it, and for its own to leave.
+        np.array([rows[a][0][1] != c[0] for c, _, after in rows for a in after], dtype=bool),
         np.array([calc_s if c[0] == c[1] else 0.0 for c, _, _ in rows]),
     )
 
@@ -105,6 +107,17 @@ def test_computing_takes_its_time_and_no_link() -> None:
     assert computed - first == pytest.approx(1.0)
     assert at_once == 1.0
     assert passed_on - computed == pytest.approx(99 * FRAME_S - BURST_S)
+
+
+def test_what_waits_for_a_ranks_own_send_waits_until_it_has_left() -> None:
+    """Not until it has arrived, which takes a hundred times as long."""
+    latency = Latency(per_hop_s=0.0, end_s=10.0)
+    what = sends(((0, 1, 0), 100, ()), ((0, 2, 0), 100, (0,)), ((0, 1, 0), 0, ()), ((0, 2, 0), 0, (2,)))
+    first, second, empty, after = arrivals(3, what, latency)
+    assert first == pytest.approx(99 * FRAME_S - BURST_S + 10)
+    # The first's last frame is paid for before the second begins.
+    assert second - first == pytest.approx(100 * FRAME_S)
+    assert [empty, after] == pytest.approx([first - 10, second - 10])
 
 
 def test_sends_that_wait_for_each_other_never_start() -> None:

@@ -22,9 +22,9 @@ def ring(n: int, n_bytes: int) -> Sends:
     has_dep = step > 0
     deps = ((step - 1) * n + (rank - 1) % n)[has_dep]
     start = np.concatenate(([0], np.cumsum(has_dep))).astype(np.int64)
-    return Sends(
-        [(r, (r + 1) % n, 0) for r in range(n)], rank, np.full(n * steps, n_bytes), start, deps, np.zeros(n * steps)
-    )
+    connections = [(r, (r + 1) % n, 0) for r in range(n)]
+    no_waits, no_calc = np.zeros(len(deps), bool), np.zeros(n * steps)
+    return Sends(connections, rank, np.full(n * steps, n_bytes), start, deps, no_waits, no_calc)
 
 
 def shortest(fabric: Fabric, n: int) -> dict[Connection, list[Port]]:
@@ -110,7 +110,7 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
 
     def at_once(*connections: Connection) -> Sends:
         m = len(connections)
-        no_deps = np.zeros(m + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(m)
+        no_deps = np.zeros(m + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), np.zeros(m)
         return Sends(connections, np.arange(m), np.full(m, 1000 * mss), *no_deps)
 
     alone = predict(fabric, at_once((3, 4, 0)), via, 9000, latency=NO_LATENCY)
@@ -121,7 +121,9 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
 
 def test_nothing_to_send_takes_no_time() -> None:
     empty = np.zeros(0, dtype=np.int64)
-    result = predict(emulated(50), Sends((), empty, empty, np.zeros(1, np.int64), empty, np.zeros(0)), {}, 9000)
+    result = predict(
+        emulated(50), Sends((), empty, empty, np.zeros(1, np.int64), empty, np.zeros(0, bool), np.zeros(0)), {}, 9000
+    )
     assert (result.seconds, result.bottleneck) == (0.0, "")
 
 
