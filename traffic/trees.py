@@ -4,6 +4,8 @@ A tree is (n_ranks,) parents: the parent of each rank, ROOT at the root, OUTSIDE
 through it in chunks, one behind the other: a rank passes a chunk on as soon as it has it, while the next one comes.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from traffic.columns import NONE, ColumnBuilder, Numbers
@@ -91,20 +93,39 @@ def all_reduce_along(columns: ColumnBuilder, parents: Numbers, chunks: Numbers, 
 
 
 def broadcast_down(
-    columns: ColumnBuilder, parents: Numbers, chunks: Numbers, *, after: Numbers | None = None, channel: int = 0
+    columns: ColumnBuilder,
+    parents: Numbers,
+    chunks: Numbers,
+    *,
+    after: Numbers | None = None,
+    channel: int = 0,
+    in_turn: bool = False,
 ) -> None:
-    """Every rank passes its parent's chunks on to its children.
+    """Every rank passes its parent's chunks on to its children: side by side, or to each when the last chunk for the one before
+    has left.
 
     after: (len(chunks), any) what the root waits for with each chunk; None = nothing.
     """
-    received = np.full((len(parents), len(chunks), 1), NONE)
-    by_level = levels(parents)
-    for depth, ranks in enumerate(by_level[1:]):
+    root = root_of(parents)
+    received, left = np.full((len(parents), len(chunks), 1), NONE), np.full((len(parents), 1, 1), NONE)
+    for ranks in siblings_in_turn(parents):
         up = parents[ranks]
-        waits = received[up] if depth or after is None else after
-        received[ranks, :, 0] = columns.sends(
-            up[:, None], ranks[:, None], chunks, reduce=False, after=waits, channel=channel
-        )
+        waits = received[up] if after is None or up[0] != root else np.broadcast_to(after, (len(ranks), *after.shape))
+        if in_turn:
+            waits = np.concatenate((waits, np.broadcast_to(left[up], (len(ranks), len(chunks), 1))), axis=-1)
+        sent = columns.sends(up[:, None], ranks[:, None], chunks, reduce=False, after=waits, channel=channel)
+        received[ranks, :, 0] = sent
+        left[up, 0, 0] = sent[:, -1]
+
+
+def siblings_in_turn(parents: Numbers) -> Iterator[Numbers]:
+    """The ranks below the root, level by level, first the child of each parent with the most below it, then the next."""
+    below = subtree_sizes(parents)
+    for ranks in levels(parents)[1:]:
+        sorted_ = ranks[np.argsort(-below[ranks], kind="stable")]
+        turn = place_among_siblings(parents[sorted_])
+        for i in range(int(turn.max()) + 1):
+            yield sorted_[turn == i]
 
 
 def subtree_sizes(parents: Numbers) -> Numbers:
@@ -120,7 +141,7 @@ def most_children(parents: Numbers) -> int:
 
 
 def place_among_siblings(parents: Numbers) -> Numbers:
-    """(n_ranks,) how many children of the same parent stand before each."""
+    """For each rank of these parents, how many of the same parent's children stand before it."""
     by_parent = np.argsort(parents, kind="stable")
     starts = np.searchsorted(parents[by_parent], parents[by_parent])
     place = np.empty(len(parents), dtype=np.int64)

@@ -1,15 +1,15 @@
 """All-to-all: a block of S/n from every rank straight to every other; one's own is copied.
 
-(n-1)/n S sent and received by each rank. pairwise: in step t to the rank t further, when the block of step t - 1 has come, so
-that by plan every receiver has one sender at a time: T = (n-1)(alpha + S/(n B)). pairwise-xor: in step t with the rank whose
-number differs in the bits of t, both ways, for powers of two. direct (NCCL): all n-1 at once.
+(n-1)/n S sent and received by each rank. pairwise: in step t to the rank t further, when the blocks of step t - 1 have
+come and gone, so that by plan every receiver has one sender at a time: T = (n-1)(alpha + S/(n B)). pairwise-xor: in step t
+with the rank whose number differs in the bits of t, both ways; as many steps as the next power of two has, less one, and in
+some of them ranks without a partner. direct (NCCL): all n-1 at once.
 """
 
 import numpy as np
 
-from traffic.columns import ColumnBuilder, Numbers
+from traffic.columns import NONE, ColumnBuilder, Numbers
 from traffic.conventions import ELEMENT_BYTES
-from traffic.errors import TrafficError
 from traffic.layout import Layout
 from traffic.schedule import Schedule
 
@@ -19,11 +19,8 @@ def pairwise_all_to_all(n_ranks: int) -> Schedule:
 
 
 def xor_all_to_all(n_ranks: int) -> Schedule:
-    """Raises TrafficError unless n_ranks is a power of two."""
-    if n_ranks & (n_ranks - 1):
-        raise TrafficError(f"pairwise-xor pairs 2, 4, 8, ... ranks, not {n_ranks}: use pairwise")
-    ranks = np.arange(n_ranks)
-    return _exchange("all_to_all", "pairwise-xor", ranks[:, None] ^ ranks, in_turn=True)
+    n_steps = 1 << (n_ranks - 1).bit_length()
+    return _exchange("all_to_all", "pairwise-xor", np.arange(n_steps)[:, None] ^ np.arange(n_ranks), in_turn=True)
 
 
 def direct_all_to_all(n_ranks: int) -> Schedule:
@@ -48,14 +45,19 @@ def _further(n: int) -> Numbers:
 def _exchange(
     collective: str, algorithm: str, peers: Numbers, *, in_turn: bool, sizes: Numbers | None = None
 ) -> Schedule:
-    """peers: (n, n) whom each rank sends to in each step, in step 0 itself. Chunk d is for rank d, chunk n + s from rank s."""
-    n, ranks = len(peers), np.arange(len(peers))
+    """peers: (steps, n) whom each rank sends to in each step, in step 0 itself; n and more: nobody. Chunk d is for rank d, chunk
+    n + s from rank s."""
+    n = peers.shape[1]
     columns = ColumnBuilder(collective, algorithm, n, 2 * n, n_blocks=2 * n, chunk_elements=sizes)
-    received = np.empty(n, dtype=np.int64)
+    # Of each rank, what came and what went last.
+    before = np.full((n, 2), NONE)
     for step, peer in enumerate(peers):
-        # Step 1 waits for nothing: one's own block is in nobody's way.
-        after = received[:, None] if in_turn and step > 1 else None
-        received[peer] = columns.sends(ranks, peer, peer, dst_chunk=n + ranks, reduce=False, after=after)
+        ranks = np.flatnonzero(peer < n)
+        to = peer[ranks]
+        sent = columns.sends(ranks, to, to, dst_chunk=n + ranks, reduce=False, after=before[ranks] if in_turn else None)
+        # One's own block is in nobody's way.
+        if step:
+            before[to, 0] = before[ranks, 1] = sent
     return columns.build()
 
 

@@ -1,14 +1,23 @@
 """Gather and scatter: every rank's part goes up a tree of ranks to the root, or down from it.
 
-direct: one message of S/n for each rank, all at once. binomial: a rank passes on all that is below it in one message,
-floor(log2 n) deep; a part travels as many times as its rank has bits set in its distance from the root.
+direct: one message of S/n for each rank, all at once. binomial: a rank passes on all that is below it in one message, in
+ceil(log2 n) rounds; a part travels as many times as its rank's distance from the root has bits set.
 """
 
 import numpy as np
 
 from traffic.columns import NONE, ColumnBuilder, Numbers
 from traffic.schedule import Schedule
-from traffic.trees import binomial, levels, most_children, place_among_siblings, root_of, star, subtree_sizes
+from traffic.trees import (
+    binomial,
+    levels,
+    most_children,
+    place_among_siblings,
+    root_of,
+    siblings_in_turn,
+    star,
+    subtree_sizes,
+)
 
 
 def direct_gather(n_ranks: int, root: int = 0) -> Schedule:
@@ -20,11 +29,11 @@ def binomial_gather(n_ranks: int, root: int = 0) -> Schedule:
 
 
 def direct_scatter(n_ranks: int, root: int = 0) -> Schedule:
-    return _scatter("direct", star(n_ranks, root))
+    return _scatter("direct", star(n_ranks, root), in_turn=False)
 
 
 def binomial_scatter(n_ranks: int, root: int = 0) -> Schedule:
-    return _scatter("binomial", binomial(n_ranks, root))
+    return _scatter("binomial", binomial(n_ranks, root), in_turn=True)
 
 
 def _gather(algorithm: str, parents: Numbers) -> Schedule:
@@ -40,15 +49,22 @@ def _gather(algorithm: str, parents: Numbers) -> Schedule:
     return columns.build()
 
 
-def _scatter(algorithm: str, parents: Numbers) -> Schedule:
-    """A rank passes on what it has received for the ranks below it."""
+def _scatter(algorithm: str, parents: Numbers, *, in_turn: bool) -> Schedule:
+    """A rank passes on what it has received for the ranks below it.
+
+    in_turn: to one child after the other, most first.
+    """
     n = len(parents)
     columns = ColumnBuilder("scatter", algorithm, n, n, root=root_of(parents))
     below = subtree_sizes(parents)
-    received = np.full((n, 1), NONE)
-    for ranks in levels(parents)[1:]:
+    # Of each rank, what came, and what it sent last.
+    before = np.full((n, 2), NONE)
+    for ranks in siblings_in_turn(parents):
         up = parents[ranks]
-        received[ranks, 0] = _send_parts(columns, up, ranks, ranks, below[ranks], received[up])
+        sent = _send_parts(columns, up, ranks, ranks, below[ranks], before[up])
+        before[ranks, 0] = sent
+        if in_turn:
+            before[up, 1] = sent
     return columns.build()
 
 

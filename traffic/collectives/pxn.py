@@ -3,7 +3,7 @@
 A block for rank j of another domain first goes to rank j of its sender's own, which sends what all g ranks have for that
 rank in one message: m-1 messages of g S/n in place of n-g of S/n, the same (n-g)/n S in all. Each rank sends (g-1)/g S inside
 its domain, of which (g-1)/g (n-g)/n S are on the way elsewhere. Along a rail as in pairwise all-to-all: the next message
-when the one of the step before has come.
+when those of the step before have come and gone.
 """
 
 from itertools import pairwise
@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from traffic.collectives.domains import equal_domains
-from traffic.columns import ColumnBuilder, Numbers
+from traffic.columns import NONE, ColumnBuilder, Numbers
 from traffic.layout import Layout
 from traffic.schedule import Schedule
 
@@ -25,14 +25,12 @@ def pxn_all_to_all(layout: Layout) -> Schedule:
     domains = equal_domains(layout, "hierarchical")
     (m, g), n = domains.shape, layout.n_ranks
     columns = ColumnBuilder("all_to_all", "hierarchical", n, 3 * n, n_data_chunks=2 * n, n_blocks=3 * n)
-    received = None
+    before = np.full((m, g, 2), NONE)
     handed = _hand_over(columns, domains)
     for step in range(1, m):
         to = (np.arange(m) + step) % m
-        # A rank's message waits for its domain's blocks for that rank, and for the message of the step before.
-        after = handed[np.arange(m), to]
-        if received is not None:
-            after = np.concatenate((after, received[..., None]), axis=-1)
+        # A rank's message waits for its domain's blocks for that rank, and for the messages of the step before.
+        after = np.concatenate((handed[np.arange(m), to], before), axis=-1)
         for first, end in _runs(domains):
             sent = columns.sends(
                 domains,
@@ -43,8 +41,7 @@ def pxn_all_to_all(layout: Layout) -> Schedule:
                 reduce=False,
                 after=after,
             )
-        received = np.empty((m, g), dtype=np.int64)
-        received[to] = sent
+        before[to, :, 0] = before[..., 1] = sent
     return columns.build()
 
 
