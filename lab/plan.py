@@ -12,7 +12,7 @@ import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import Interfaces, interfaces
-from lab.reach import FORWARDING, b_acc_mbps, by_level, joined, require_paths, switches_crossed
+from lab.reach import FORWARDING, b_acc_mbps, by_level, require_paths, switches_crossed
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
@@ -257,8 +257,7 @@ def plan(experiment: Experiment) -> Plan:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     layout = Layout(ranks, hb_domains(fabric, hosts))
-    algorithm = experiment.algorithm or _forwarding(experiment.collective, fabric, hosts, layout)
-    schedule = traffic.schedule(experiment.collective, algorithm, layout, _demand(experiment))
+    schedule = _schedule(experiment, fabric, hosts, layout)
     verify(schedule)
     planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
     require_paths(experiment.collective, schedule, planned.switches, fabric, hosts)
@@ -271,10 +270,15 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def _forwarding(collective: str, fabric: Fabric, hosts: Sequence[str], layout: Layout) -> str | None:
-    """The algorithm for ranks that nothing but their HB domains joins; None = the collective's own."""
-    offered = FORWARDING in traffic.COLLECTIVES.get(collective, {})
-    return FORWARDING if offered and layout.domains and not joined(fabric, hosts) else None
+def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str], layout: Layout) -> Schedule:
+    """As asked; unasked the collective's own, or where that finds no way, the one that forwards inside the HB domains."""
+    schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
+    offered = FORWARDING in traffic.COLLECTIVES.get(e.collective, {})
+    if e.algorithm is None and offered and layout.domains:
+        crossed = switches_crossed(fabric, hosts, schedule, interfaces(fabric, hosts))
+        if not np.isfinite(crossed).all():
+            return traffic.schedule(e.collective, FORWARDING, layout)
+    return schedule
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:

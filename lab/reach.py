@@ -50,12 +50,6 @@ def require_paths(
     raise LabError(f"{what}, and it forwards nothing inside the HB domains: use rail-optimised")
 
 
-def joined(fabric: Fabric, hosts: Sequence[str]) -> bool:
-    """Whether the scale-out network has a way between any two of the hosts."""
-    others = np.arange(len(hosts), dtype=np.int32)
-    return bool(np.isfinite(Distances(fabric).links_between(hosts, np.zeros_like(others), others)).all())
-
-
 def by_level(
     schedule: Schedule, at: Interfaces, sent: NDArray[np.float64], frame_hops: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
