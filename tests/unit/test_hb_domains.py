@@ -163,6 +163,8 @@ def test_only_flows_of_the_network_are_announced() -> None:
         # 4 domains in the accelerators' place, each with 4 NICs.
         ("all_reduce", 16, 2 * 3 / 4, 1600),
         ("all_gather", 16, 3 / 4, 1600),
+        # The root is in the larger of two domains, whose NICs take in 2 of 6 parts.
+        ("gather", 6, 2 / 6, 1600),
         # Each rank sends 12 of its 16 blocks to other domains over its own NIC.
         ("all_to_all", 16, 12 / 16, 400),
         # One domain alone uses no NIC.
@@ -231,6 +233,8 @@ def test_another_link_rate_keeps_the_ratio_unless_a_rate_was_given(
     [
         ("rail-only", "all_reduce", "hierarchical"),
         ("rail-only", "all_to_all", "hierarchical"),
+        # Ranks that differ in one bit are in one server or on one rail.
+        ("rail-only", "all_gather", "doubling"),
         ("rail-only:servers=1", "all_reduce", "ring"),
         ("rail-optimised", "all_reduce", "ring"),
         ("spine-leaf", "all_reduce", "ring"),
