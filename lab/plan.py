@@ -12,7 +12,7 @@ import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import Interfaces, interfaces
-from lab.reach import FORWARDING, b_acc_mbps, by_level, joined, require_paths, switches_crossed
+from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
@@ -27,7 +27,7 @@ from traffic.check import verify
 from traffic.contracts import size_chunks
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
-from traffic.placement import hb_domains, place
+from traffic.placement import place
 from traffic.transport import Endpoint
 
 # Schedules grow with the ranks squared: a ring of these has two million sends.
@@ -257,12 +257,9 @@ def plan(experiment: Experiment) -> Plan:
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    layout = Layout(ranks, hb_domains(fabric, hosts))
-    algorithm = experiment.algorithm or _forwarding(experiment.collective, fabric, hosts, layout)
-    schedule = traffic.schedule(experiment.collective, algorithm, layout, _demand(experiment))
+    schedule = _schedule(experiment, fabric, hosts)
     verify(schedule)
     planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
-    require_paths(experiment.collective, schedule, planned.switches, fabric, hosts)
     scale = experiment.scale or Scale()
     planned.sizes(scale)
     if experiment.scale is not None:
@@ -272,10 +269,20 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def _forwarding(collective: str, fabric: Fabric, hosts: Sequence[str], layout: Layout) -> str | None:
-    """The algorithm for ranks that nothing but their HB domains joins; None = the collective's own."""
-    offered = FORWARDING in traffic.COLLECTIVES.get(collective, {})
-    return FORWARDING if offered and layout.domains and not joined(fabric, hosts) else None
+def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
+    """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
+    at = interfaces(fabric, hosts)
+    layout = Layout(len(hosts), at.domains)
+    schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
+    if schedule.n_ranks > len(hosts):
+        raise LabError(
+            f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
+            f"helpers have no host here: use another --algorithm"
+        )
+    if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
+        schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
+    require_paths(e.collective, schedule, layout, fabric, hosts, at)
+    return schedule
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:

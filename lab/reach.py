@@ -1,6 +1,7 @@
 """What lies between ranks that speak to each other: how many switches, in which network, and whether there is a way at all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,7 @@ from lab.interfaces import Interfaces, scale_up_hops
 from lab.wire import levels
 from topologies import Fabric
 from topologies.describe import Distances
-from topologies.tiers import hb_domains
-from traffic import Schedule
+from traffic import Layout, Schedule, TrafficError
 
 FORWARDING = "hierarchical"
 # Of those that cannot be reached, in a refusal.
@@ -29,11 +29,28 @@ def switches_crossed(fabric: Fabric, hosts: Sequence[str], schedule: Schedule, a
     return crossed
 
 
+def ways_found(schedule: Schedule, fabric: Fabric, hosts: Sequence[str], at: Interfaces) -> bool:
+    """Whether every send of it has a path."""
+    return bool(np.isfinite(switches_crossed(fabric, hosts, schedule, at)).all())
+
+
+def fitting(
+    collective: str, layout: Layout, fabric: Fabric, hosts: Sequence[str], at: Interfaces
+) -> Iterator[Schedule]:
+    """By the collective's algorithms that find a way between all that they let speak, the one made for HB domains first."""
+    algorithms = traffic.COLLECTIVES.get(collective, {})
+    for name in sorted(algorithms, key=lambda name: name != FORWARDING):
+        with suppress(TrafficError):
+            schedule = traffic.schedule(collective, name, layout)
+            if schedule.n_ranks == layout.n_ranks and ways_found(schedule, fabric, hosts, at):
+                yield schedule
+
+
 def require_paths(
-    collective: str, schedule: Schedule, crossed: NDArray[np.float64], fabric: Fabric, hosts: Sequence[str]
+    collective: str, schedule: Schedule, layout: Layout, fabric: Fabric, hosts: Sequence[str], at: Interfaces
 ) -> None:
-    """Refuses a schedule with a send that has no path, naming pairs. crossed: as `switches_crossed` gives it."""
-    lost = ~np.isfinite(crossed)
+    """Refuses a schedule with a send that has no path, naming pairs, and algorithms without such."""
+    lost = ~np.isfinite(switches_crossed(fabric, hosts, schedule, at))
     if not lost.any():
         return
     pairs = list(dict.fromkeys(zip(schedule.src[lost], schedule.dst[lost], strict=True)))
@@ -43,17 +60,12 @@ def require_paths(
         f"{collective} by {schedule.algorithm} has {len(pairs)} of {len(in_use)} pairs that "
         f"the scale-out network of {fabric.name} does not join, first {named}"
     )
-    if not hb_domains(fabric):
-        raise LabError(f"{what}: use another --placement or --collective")
-    if schedule.algorithm != FORWARDING and FORWARDING in traffic.COLLECTIVES.get(collective, {}):
-        raise LabError(f"{what}: use --algorithm {FORWARDING}, which forwards inside the HB domains, or rail-optimised")
-    raise LabError(f"{what}, and it forwards nothing inside the HB domains: use rail-optimised")
-
-
-def joined(fabric: Fabric, hosts: Sequence[str]) -> bool:
-    """Whether the scale-out network has a way between any two of the hosts."""
-    others = np.arange(len(hosts), dtype=np.int32)
-    return bool(np.isfinite(Distances(fabric).links_between(hosts, np.zeros_like(others), others)).all())
+    found = [other.algorithm for other in fitting(collective, layout, fabric, hosts, at)]
+    if found:
+        *others, last = found
+        names = f"{', '.join(others)} or {last}" if others else last
+        raise LabError(f"{what}: use --algorithm {names}, or another --topology")
+    raise LabError(f"{what}: use another --topology, --placement or --collective")
 
 
 def by_level(

@@ -7,7 +7,8 @@ between HB domains   the domains stand in the accelerators' place: algo_factor o
 around accelerators  algo_factor of n ranks over all that an accelerator has, its NIC and its scale-up interface
 
 Both are bounds by total bytes: a reduction over m places moves 2 (m - 1) S at least, whoever forwards for whom. In an all-to-all
-each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each.
+each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each; what is gathered or scattered passes the
+NICs of the root's domain.
 """
 
 from dataclasses import dataclass
@@ -51,7 +52,10 @@ def worst_cut(collective: str, at: Interfaces, b_acc_mbps: float) -> Cut:
     )
     if m == 1:
         return around
-    if collective == "all_to_all":
+    if collective in ("gather", "scatter"):
+        root = list(at.domains[at.domain[0]])
+        between = Cut((n - len(root)) / n, float(nics[root].sum()), "at the NICs of the root's HB domain")
+    elif collective in ("all_to_all", "all_to_all_v"):
         between = Cut((n - min(sizes)) / n, b_acc_mbps, "at each accelerator's NIC")
     else:
         between = Cut(bus_factor(collective, m), float(nics.sum()) / m, f"between {m} HB domains, at a domain's NICs")

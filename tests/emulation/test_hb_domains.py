@@ -79,7 +79,8 @@ def test_hierarchical_puts_no_byte_on_the_spines(tmp_path: Path, fabric: str) ->
     assert row["algorithm"] == "hierarchical"
     assert links.loc[links["link"].str.contains("spine"), "bytes_sent"].sum() == 0
     for host, leaf, hb in (("s1g1", "leaf1", "hb1"), ("s2g2", "leaf2", "hb2")):
-        assert carried(links, f"{host}->{leaf}") == carried(links, f"{leaf}->{host}") == as_planned(row, SIZE / 2)
+        assert carried(links, f"{host}->{leaf}") == as_planned(row, SIZE / 2)
+        assert carried(links, f"{leaf}->{host}") == as_planned(row, SIZE / 2)
         assert carried(links, f"{host}->{hb}") == as_planned(row, SIZE)
         assert carried(links, f"{hb}->{host}") == as_planned(row, SIZE)
     assert float(row["roofline_s"]) == pytest.approx(SIZE * 8 / 40e6)

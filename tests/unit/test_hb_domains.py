@@ -163,6 +163,8 @@ def test_only_flows_of_the_network_are_announced() -> None:
         # 4 domains in the accelerators' place, each with 4 NICs.
         ("all_reduce", 16, 2 * 3 / 4, 1600),
         ("all_gather", 16, 3 / 4, 1600),
+        # The root is in the larger of two domains, whose NICs take in 2 of 6 parts.
+        ("gather", 6, 2 / 6, 1600),
         # Each rank sends 12 of its 16 blocks to other domains over its own NIC.
         ("all_to_all", 16, 12 / 16, 400),
         # One domain alone uses no NIC.
@@ -221,3 +223,74 @@ def test_another_link_rate_keeps_the_ratio_unless_a_rate_was_given(
     fabric = fabric_of(load(None, {"topology": spec, "link_rate": link_rate}))
     rates = {link.rate_mbps for link in fabric.links if link.kind == "scale-up"}
     assert list(rates) == [pytest.approx(scale_up_mbps)]
+
+
+# -- schedules that forward -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topology_", "collective", "algorithm"),
+    [
+        ("rail-only", "all_reduce", "hierarchical"),
+        ("rail-only", "all_to_all", "hierarchical"),
+        # Ranks that differ in one bit are in one server or on one rail.
+        ("rail-only", "all_gather", "doubling"),
+        ("rail-only:servers=1", "all_reduce", "ring"),
+        ("rail-optimised", "all_reduce", "ring"),
+        ("spine-leaf", "all_reduce", "ring"),
+    ],
+)
+def test_ranks_that_only_hb_domains_join_get_the_schedule_that_forwards(
+    topology_: str, collective: str, algorithm: str
+) -> None:
+    """One server needs no network."""
+    assert planned(topology=topology_, collective=collective).algorithm == algorithm
+
+
+def test_hierarchical_never_climbs() -> None:
+    """However the ranks are placed: one switch on every send, the domain's or the rail's."""
+    p = planned(algorithm="hierarchical", placement="random")
+    assert set(p.switches.tolist()) == {1.0}
+
+
+def predicted(spec: str, frames: int) -> tuple[float, str]:
+    """Emulated seconds and busiest link of a hierarchical all-reduce of 4 x `frames` full frames at rates / 8000."""
+    size = str(4 * frames * 8948)
+    p = planned(topology=spec, algorithm="hierarchical", min_bytes=size, max_bytes=size)
+    scale = Scale(8000, 1)
+    found = forecast_of(p, scale).prediction(p.sizes(scale)[0], scale)
+    assert found is not None
+    return found.seconds, found.bottleneck
+
+
+def by_hand_s(frames: int, scale_up_mbps: float, nic_mbps: float) -> float:
+    """Two servers of two accelerators: S/2 to the other of the server and S/2 back in the end; between, S/4 twice along the
+    rail. A frame is 9014 bytes, and half an acknowledgement of 66 for each of the other direction's. Each of the three parts
+    begins with a full bucket, 2 ms of its rate or 9064 bytes, and its last frame leaves before it is paid for."""
+    inside_s, outside_s = (8 / (mbps * 1e6) for mbps in (scale_up_mbps, nic_mbps))
+    free = [9014 + max(9064, 2e-3 / byte_s) for byte_s in (inside_s, outside_s)]
+    frame = 9014 + 33
+    return 2 * (2 * frames * frame - free[0]) * inside_s + (2 * frames * frame - free[1]) * outside_s
+
+
+@pytest.mark.parametrize(
+    ("hb_rate_gbps", "scale_up_mbps", "busiest"), [(3600, 450, "leaf"), (100, 12.5, "hb")], ids=["fast", "slow"]
+)
+def test_the_predicted_time_of_two_servers_by_hand(hb_rate_gbps: float, scale_up_mbps: float, busiest: str) -> None:
+    """But for the latency of four steps, a quarter of a millisecond each. Inside go twice the bytes."""
+    seconds, bottleneck = predicted(f"rail-optimised:servers=2,gpus_per_server=2,hb_rate_gbps={hb_rate_gbps}", 1000)
+    assert seconds == pytest.approx(by_hand_s(1000, scale_up_mbps, 50), abs=2e-3)
+    assert busiest in bottleneck
+
+
+def test_local_operations_cross_nothing_and_are_sent_nowhere() -> None:
+    """An all-to-all keeps its own block: 15 of 16 parts of S leave each rank, 3 of 16 for its own server, and 9 more of 16 to
+    the rank there on whose rail they go on."""
+    p = planned(topology="rail-only", collective="all_to_all")
+    s = p.schedule
+    assert s.is_local.any() and set(p.switches[s.is_local].tolist()) == {0.0}
+    size = p.sizes(Scale(8000, 64))[0]
+    sent = p.message_bytes(size.count)
+    inside = p.interfaces.inside(s.src, s.dst)
+    assert sent[~inside].sum() == size.emulated_bytes * 12
+    assert sent[inside].sum() == size.emulated_bytes * (3 + 9)

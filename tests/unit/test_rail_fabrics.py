@@ -195,8 +195,14 @@ def test_a_run_over_rails_that_nothing_joins_is_refused_with_the_first_pairs(sca
         planned(topology="rail-only", algorithm="ring", scale=scale)
     assert str(refused.value) == (
         "all_reduce by ring has 4 of 16 pairs that the scale-out network of rail-only does not join, first s1g4 -> s2g1, "
-        "s2g4 -> s3g1, s3g4 -> s4g1, and it forwards nothing inside the HB domains: use rail-optimised"
+        "s2g4 -> s3g1, s3g4 -> s4g1: use --algorithm hierarchical, halving-doubling, doubling-halving or "
+        "recursive-doubling, or another --topology"
     )
+
+
+def test_a_collective_without_a_schedule_for_rails_that_nothing_joins_is_refused() -> None:
+    with pytest.raises(Refused, match=r"s3g4 -> s4g1: use another --topology, --placement or --collective$"):
+        planned(topology="rail-only", collective="sendrecv")
 
 
 def test_a_scale_up_rate_that_cannot_be_shaped_is_refused() -> None:
