@@ -108,7 +108,8 @@ class Fluid:
         self._waits_for = np.diff(sends.dep_start)
         users = np.repeat(np.arange(len(sends)), self._waits_for)
         self._on_arrival, self._on_leaving = (
-            transpose(users[which], sends.deps[which], len(sends)) for which in (~sends.to_leave, sends.to_leave)
+            transpose(users[which], sends.deps[which], len(sends))
+            for which in (~sends.waits_to_leave, sends.waits_to_leave)
         )
         # Each connection's sends in order, its next one, and how much of that has not left.
         self._order = np.argsort(sends.connection, kind="stable")

@@ -1,7 +1,9 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +26,7 @@ from topologies.topology import build
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
-from traffic.contracts import size_chunks
+from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
 from traffic.placement import place
@@ -77,7 +79,7 @@ class Plan:
         direction over those of a sender: a NIC, if it uses any."""
         if self.is_pattern:
             return float(np.bincount(self._interfaces_of_flows).max() / self.experiment.flows_per_host)
-        return bus_factor(self.experiment.collective, self.ranks)
+        return bus_factor(self.experiment.collective, self.schedule.n_members)
 
     @property
     def _interfaces_of_flows(self) -> NDArray[np.int64]:
@@ -149,23 +151,31 @@ class Plan:
             elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
             if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
-            rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, self._count(emulated)))
+            count = math.ceil(emulated * self._buffer_ratio)
+            rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
         return tuple(rows)
 
     def _elements(self, size_bytes: int) -> int:
         """float32 elements of nccl-tests' size: a buffer, or in a pattern what one host's flows send, all equally much."""
         if self.is_pattern:
-            return size_bytes // ELEMENT_BYTES // self._size_chunks * self._size_chunks
-        return buffer_elements(self.experiment.collective, size_bytes, self.ranks)
-
-    def _count(self, elements: int) -> int:
-        """Elements of the whole buffer, in which nccl-tests' size is so many."""
-        return elements * self.schedule.n_chunks // self._size_chunks
+            flows = self.experiment.flows_per_host
+            return size_bytes // ELEMENT_BYTES // flows * flows
+        return buffer_elements(self.experiment.collective, size_bytes, self.schedule.n_members)
 
     @cached_property
-    def _size_chunks(self) -> int:
-        """Chunks that make up nccl-tests' size."""
-        return self.experiment.flows_per_host if self.is_pattern else size_chunks(self.schedule)
+    def _buffer_ratio(self) -> Fraction:
+        """Elements of a buffer over those that nccl-tests' size counts: of a pattern, what one host's flows send."""
+        if self.is_pattern:
+            return Fraction(self.schedule.n_chunks, self.experiment.flows_per_host)
+        return buffer_ratio(self.schedule)
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """(sends,) of nccl-tests' size that each carries; local operations carry nothing."""
+        s = self.schedule
+        whole = s.natural_count or s.n_chunks
+        shares: NDArray[np.float64] = s.elements(whole) / whole * float(self._buffer_ratio)
+        return shares
 
     def _too_small(self, size: int, scale: Scale) -> str:
         step = 1
@@ -187,7 +197,7 @@ class Plan:
             n_bytes=self.message_bytes(count),
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),
-            to_leave=s.waits_to_leave,
+            waits_to_leave=s.waits_to_leave,
             calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
         )
 
@@ -203,10 +213,11 @@ class Plan:
         """What the run of the largest size holds: every rank's buffer, one more to compare with and its mask, and for every
         pair that reduces its largest message; then what sends and connections cost."""
         s, size = self.schedule, self.sizes(scale)[-1]
-        pairs, pair = np.unique(s.src.astype(np.int64) * s.n_ranks + s.dst, return_inverse=True)
+        remote = ~s.is_local
+        pairs, pair = np.unique((s.src.astype(np.int64) * s.n_ranks + s.dst)[remote], return_inverse=True)
         beside = np.zeros(len(pairs), np.int64)
-        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0))
-        values = self.ranks * size.count + int(beside.sum())
+        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0)[remote])
+        values = s.n_ranks * size.count + int(beside.sum())
         held = values * ELEMENT_BYTES + size.count * (ELEMENT_BYTES + 1)
         return held + len(s) * _BYTES_PER_SEND + len(pairs) * _BYTES_PER_CONNECTION
 
@@ -216,9 +227,8 @@ class Plan:
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of nccl-tests' size, that one message carries."""
-        s = self.schedule
-        return float(s.n_chunks_sent[~s.is_local].min()) / self._size_chunks
+        """Of nccl-tests' size, that the smallest message carries."""
+        return float(self._shares[self._shares > 0].min())
 
     @cached_property
     def load(self) -> Load:
@@ -226,7 +236,7 @@ class Plan:
         inside the servers frames come many times as fast as over the NICs."""
         e = self.experiment
         largest = e.max_bytes
-        sent = self.message_bytes(self._count(self._elements(largest))).astype(np.float64)
+        sent = self._shares * largest
         frame_hops = sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * self.switches
         levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
         one_s = float(levels_s.sum())

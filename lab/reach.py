@@ -71,11 +71,14 @@ def require_paths(
 def by_level(
     schedule: Schedule, at: Interfaces, sent: NDArray[np.float64], frame_hops: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(levels,) each, of those with bytes: seconds, with nothing slower than the ranks' interfaces, and frames x switches.
-    sent: (sends,) bytes."""
+    """(levels,) each, of those with bytes or computing: seconds, with nothing slower than the ranks' interfaces, and frames x
+    switches. sent: (sends,) bytes."""
     found = levels(schedule.dep_start, schedule.deps.astype(np.int64))
-    found = [level for level in found if sent[level].any()]
-    seconds = [at.busy_s(schedule.src[level], schedule.dst[level], sent[level]).max() for level in found]
+    found = [level for level in found if sent[level].any() or schedule.calc_ns[level].any()]
+    seconds = [
+        max(at.busy_s(schedule.src[level], schedule.dst[level], sent[level]).max(), schedule.calc_ns[level].max() / 1e9)
+        for level in found
+    ]
     return np.array(seconds), np.array([frame_hops[level].sum() for level in found])
 
 

@@ -92,7 +92,8 @@ class RowMeasurement:
 
     def measure(self, size: Size) -> RowResult:
         """What was measured before an interruption is kept, in a row that says so."""
-        replay = Replay(self._plan.schedule, size.count, self._transport)
+        dilation = self._scale.time_dilation
+        replay = Replay(self._plan.schedule, size.count, self._transport, time_dilation=dilation)
         buffers = [np.zeros(size.count, dtype=np.float32) for _ in self._plan.hosts]
         for i in range(self._e.warmup_iterations):
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")

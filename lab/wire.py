@@ -27,14 +27,14 @@ FRAMES_PER_ACK = 2
 class Sends:
     """A schedule with sizes. connections: those in use; connection: (sends,) index into them, -1 for local operations;
     n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of others, which must have arrived, or left, where
-    `to_leave` (deps,) says so; calc_s: (sends,) what local operations take, emulated."""
+    `waits_to_leave` (deps,) says so; calc_s: (sends,) what local operations take, emulated."""
 
     connections: Sequence[Connection]
     connection: Ints
     n_bytes: Ints
     dep_start: Ints
     deps: Ints
-    to_leave: NDArray[np.bool_]
+    waits_to_leave: NDArray[np.bool_]
     calc_s: Floats
 
     def __len__(self) -> int:
