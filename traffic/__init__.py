@@ -1,7 +1,7 @@
 """What the accelerators send: ranks and bytes -> a schedule, checked, then replayed over a transport.
 
-To add a collective algorithm: a file in collectives/ with a function `n_ranks -> Schedule`, and a line in COLLECTIVES; a
-new collective also says what it starts from and ends with, in check.py and values.py. To add a pattern: a file in patterns/
+To add a collective algorithm: a file in collectives/ with a function `Layout -> Schedule`, and a line in COLLECTIVES; a
+new collective also says what it starts from and ends with, in contracts.py. To add a pattern: a file in patterns/
 with a function `(n_ranks, Demand) -> Flows`, a line in PATTERNS, and its rule in pattern_check.py. To add a transport: a file
 in transports/ and a line in TRANSPORTS. The command line, the help and the registry-wide tests pick all up from here.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from topologies import unknown
 from traffic.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from traffic.errors import TrafficError
+from traffic.layout import Layout
 from traffic.pattern import ALGORITHM, Demand, Pattern, pattern_schedule
 from traffic.patterns.group_shift import group_shift
 from traffic.patterns.incast import incast
@@ -20,11 +21,19 @@ from traffic.patterns.uniform_random import uniform_random
 from traffic.schedule import Schedule
 from traffic.transports.tcp import TcpTransport
 
+Algorithm = Callable[[Layout], Schedule]
+
+
+def _of_ranks(make: Callable[[int], Schedule]) -> Algorithm:
+    """An algorithm to which only the number of ranks matters."""
+    return lambda layout: make(layout.n_ranks)
+
+
 # The first algorithm of a collective is its default.
-COLLECTIVES: dict[str, dict[str, Callable[[int], Schedule]]] = {
-    "all_reduce": {"ring": ring_all_reduce},
-    "reduce_scatter": {"ring": ring_reduce_scatter},
-    "all_gather": {"ring": ring_all_gather},
+COLLECTIVES: dict[str, dict[str, Algorithm]] = {
+    "all_reduce": {"ring": _of_ranks(ring_all_reduce)},
+    "reduce_scatter": {"ring": _of_ranks(ring_reduce_scatter)},
+    "all_gather": {"ring": _of_ranks(ring_all_gather)},
 }
 
 PATTERNS: dict[str, Pattern] = {
@@ -39,12 +48,14 @@ TRANSPORTS: dict[str, type[Any]] = {
 }
 
 
-def schedule(collective: str, algorithm: str | None, n_ranks: int, demand: Demand | None = None) -> Schedule:
-    """The schedule of a collective or a pattern; algorithm None = its default; demand: of a pattern, None = one flow per host.
+def schedule(collective: str, algorithm: str | None, layout: Layout | int, demand: Demand | None = None) -> Schedule:
+    """The schedule of a collective or a pattern; algorithm None = its default; layout: or the number of ranks alone; demand:
+    of a pattern, None = one flow per host.
 
     Raises TrafficError listing the known names.
     """
     if collective in PATTERNS:
+        n_ranks = layout if isinstance(layout, int) else layout.n_ranks
         return _pattern(collective, algorithm, n_ranks, demand or Demand())
     if collective not in COLLECTIVES:
         raise TrafficError(unknown("collective", collective, (*COLLECTIVES, *PATTERNS)))
@@ -52,9 +63,7 @@ def schedule(collective: str, algorithm: str | None, n_ranks: int, demand: Deman
     name = next(iter(algorithms)) if algorithm is None else algorithm
     if name not in algorithms:
         raise TrafficError(unknown(f"algorithm of {collective}", name, algorithms))
-    if n_ranks < 1:
-        raise TrafficError(f"{n_ranks} ranks: a collective needs at least one")
-    return algorithms[name](n_ranks)
+    return algorithms[name](Layout(layout) if isinstance(layout, int) else layout)
 
 
 def _pattern(name: str, algorithm: str | None, n_ranks: int, demand: Demand) -> Schedule:
@@ -67,4 +76,14 @@ def _pattern(name: str, algorithm: str | None, n_ranks: int, demand: Demand) -> 
     return pattern_schedule(name, n_ranks, PATTERNS[name](n_ranks, demand))
 
 
-__all__ = ["COLLECTIVES", "PATTERNS", "TRANSPORTS", "Demand", "Schedule", "TrafficError", "schedule"]
+__all__ = [
+    "COLLECTIVES",
+    "PATTERNS",
+    "TRANSPORTS",
+    "Algorithm",
+    "Demand",
+    "Layout",
+    "Schedule",
+    "TrafficError",
+    "schedule",
+]

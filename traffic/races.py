@@ -4,7 +4,7 @@ Send i is two events: S(i), its sender reads the chunks; R(i), its receiver has 
 
     S(i) -> R(i)                    bytes arrive after they were sent
     R(d) -> S(i)                    i waits for d
-    S(i) -> S(j), R(i) -> R(j)      j comes after i on the same connection
+    S(i) -> S(j), R(i) -> R(j)      j comes after i on the same connection (a local operation is on none)
 
 An arrow leaves an event that is over and enters one that has not begun. Two accesses to one chunk at one rank conflict
 unless both read or both add, and then must be in order. Only neighbours in a topological order are compared: order is
@@ -62,7 +62,9 @@ class _Questions:
 def order(schedule: Schedule) -> Order:
     """Raises TrafficError naming the sends of a cycle."""
     m = len(schedule)
-    connection = schedule.connection
+    connection, is_local = schedule.connection, schedule.is_local
+    # Each alone, as on a connection of its own.
+    connection[is_local] = connection.max(initial=-1) + 1 + np.arange(np.count_nonzero(is_local))
     by_connection = np.argsort(connection, kind="stable")
     is_first = np.diff(connection[by_connection], prepend=-1) != 0
     turn, before = np.empty(m, dtype=np.int64), np.full(m, m)
@@ -119,7 +121,7 @@ def _waiting(schedule: Schedule) -> Longs:
     return np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
 
 
-def _ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
+def ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
     """The numbers starts[0] .. starts[0] + counts[0] - 1, then those from starts[1], and so on."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -140,7 +142,7 @@ def _levels(schedule: Schedule, before: Longs, after: Longs) -> Longs:
     while len(free):
         level[free] = depth
         depth += 1
-        reached, times = np.unique(successors[_ranges(first[free], n_successors[free])], return_counts=True)
+        reached, times = np.unique(successors[ranges(first[free], n_successors[free])], return_counts=True)
         missing[reached] -= times
         free = reached[missing[reached] == 0]
     if (level < 0).any():
@@ -163,9 +165,12 @@ def _refuse_cycle(schedule: Schedule, before: Longs, after: Longs, stuck: NDArra
 def _questions(schedule: Schedule, order: Order) -> _Questions:
     """Each access against those next to it at its place: a run of reads, a run of additions, or one copy."""
     m, k = len(schedule), schedule.n_chunks
-    chunk = _ranges(schedule.first_chunk.astype(np.int64), schedule.n_chunks_sent)
     send = np.repeat(np.arange(m), schedule.n_chunks_sent)
-    place = np.concatenate((schedule.src[send] * k + chunk, schedule.dst[send] * k + chunk))
+    read, written = (
+        ranges(rank.astype(np.int64) * k + first, schedule.n_chunks_sent)
+        for rank, first in ((schedule.src, schedule.first_chunk), (schedule.dst, schedule.dst_chunk))
+    )
+    place = np.concatenate((read, written))
     kind = np.concatenate((np.full(len(send), _READ), np.where(schedule.reduce[send], _ADD, _COPY)))
     position = np.empty(m, dtype=np.int64)
     position[order.by_level] = np.arange(m)
@@ -181,7 +186,7 @@ def _questions(schedule: Schedule, order: Order) -> _Questions:
     next_length = np.append(run_length, 0)[1:] * ~np.append(new_place, True)[next_start]
     counts, starts = np.repeat(next_length, run_length), np.repeat(next_start, run_length)
     earlier = np.repeat(np.arange(len(send)), counts)
-    later = _ranges(starts, counts)
+    later = ranges(starts, counts)
     return _Questions(send[earlier], send[later], place[earlier], kind[earlier], kind[later])
 
 
@@ -191,7 +196,7 @@ def _clocks(schedule: Schedule, order: Order, connections: Longs) -> Iterator[tu
     m = len(schedule)
     at_once = max(1, _CLOCK_BYTES // (8 * (m + 1)))
     n_deps = np.diff(schedule.dep_start)[order.by_level]
-    deps = schedule.deps[_ranges(schedule.dep_start[:-1][order.by_level], n_deps)]
+    deps = schedule.deps[ranges(schedule.dep_start[:-1][order.by_level], n_deps)]
     dep_start = np.concatenate(([0], np.cumsum(n_deps)))
     for some in range(0, len(connections), at_once):
         columns = connections[some : some + at_once]

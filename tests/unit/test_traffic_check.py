@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 import traffic
 from traffic import Schedule, TrafficError
-from traffic.check import CONTRACTS, Contract, verify
+from traffic.check import verify
+from traffic.contracts import CONTRACTS, Contract
 from traffic.races import check_races, order
 from traffic.schedule import ScheduleBuilder
+
+COLUMNS = ("src", "dst", "channel", "first_chunk", "dst_chunk", "n_chunks_sent", "reduce", "calc_ns")
 
 
 def refusal(schedule: Schedule) -> str:
@@ -28,9 +31,11 @@ def ring(n_ranks: int = 4, collective: str = "all_reduce") -> Schedule:
 
 
 def with_value(schedule: Schedule, column: str, at: int, value: int) -> Schedule:
+    """Chunks land where they come from."""
     changed = getattr(schedule, column).copy()
     changed[at] = value
-    return replace(schedule, **{column: changed})
+    columns = ("first_chunk", "dst_chunk") if column == "first_chunk" else (column,)
+    return replace(schedule, **dict.fromkeys(columns, changed))
 
 
 def without_dependencies(schedule: Schedule, send: int) -> Schedule:
@@ -45,9 +50,7 @@ def with_sends(schedule: Schedule, chosen: NDArray[Any]) -> Schedule:
     n_deps = np.diff(schedule.dep_start)[chosen]
     return replace(
         schedule,
-        **{
-            c: getattr(schedule, c)[chosen] for c in ("src", "dst", "channel", "first_chunk", "n_chunks_sent", "reduce")
-        },
+        **{c: getattr(schedule, c)[chosen] for c in COLUMNS},
         dep_start=np.concatenate(([0], np.cumsum(n_deps))),
         deps=np.concatenate([schedule.deps_of(i) for i in chosen]),
     )
@@ -160,7 +163,7 @@ def test_a_contribution_that_is_missing() -> None:
 
 
 def test_a_contribution_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    contract = Contract(lambda r, p, n: 1 << r, lambda r, p, n: 1, in_parts=False)
+    contract = Contract(lambda r, c, s: True, lambda r, c, s: (0, c))
     monkeypatch.setitem(CONTRACTS, "broadcast", contract)
     builder = ScheduleBuilder("broadcast", "test", 2, 1)
     builder.send(0, 1, 0, reduce=True)
@@ -199,7 +202,11 @@ def test_a_cycle_through_the_order_on_a_connection() -> None:
     [
         ("src", 9, "send 3 (9 -> 0, chunk 3) is impossible: ranks are 0 to 3"),
         ("dst", -1, "send 3 (3 -> -1, chunk 3) is impossible: ranks are 0 to 3"),
-        ("dst", 3, "send 3 (3 -> 3, chunk 3) is impossible: a rank does not send to itself"),
+        (
+            "dst",
+            3,
+            "send 3 (rank 3, chunk 3) is impossible: a rank copies or adds chunks into others, not into themselves",
+        ),
         ("first_chunk", 4, "send 3 (3 -> 0, chunk 4) is impossible: it must carry one or more of the chunks 0 to 3"),
         (
             "n_chunks_sent",
@@ -225,7 +232,7 @@ def test_waiting_for_nothing_or_for_something_elsewhere() -> None:
 
 def test_columns_of_different_lengths() -> None:
     assert refusal(replace(ring(), src=ring().src[:20])) == (
-        "the schedule's columns do not fit together: [20, 24, 24, 24, 24, 24], 25 and 20"
+        "the schedule's columns do not fit together: [20, 24, 24, 24, 24, 24, 24, 24], 25 and 20"
     )
 
 

@@ -192,9 +192,11 @@ def refusal(schedule: Schedule) -> str:
 
 
 def with_value(schedule: Schedule, column: str, at: int, value: int) -> Schedule:
+    """Chunks land where they come from."""
     changed = getattr(schedule, column).copy()
     changed[at] = value
-    return replace(schedule, **{column: changed})
+    columns = ("first_chunk", "dst_chunk") if column == "first_chunk" else (column,)
+    return replace(schedule, **dict.fromkeys(columns, changed))
 
 
 def by_hand(name: str, n_ranks: int, flows: list[tuple[int, int]]) -> Schedule:
