@@ -106,17 +106,17 @@ def _check_sizes(s: Schedule) -> None:
 
 
 def _check_waits(s: Schedule) -> None:
-    waiting = np.repeat(np.arange(len(s)), np.diff(s.dep_start))
+    waiting = s.waiting
     outside = np.flatnonzero(_outside(s.deps, len(s)))
     if len(outside):
         raise TrafficError(
             f"send {s.name_of(waiting[outside[0]])} waits for send {s.deps[outside[0]]}: sends are 0 to {len(s) - 1}"
         )
-    elsewhere = np.flatnonzero(s.dst[s.deps] != s.src[waiting])
+    elsewhere = np.flatnonzero(s.waits_to_leave & (s.src[s.deps] != s.src[waiting]))
     if len(elsewhere):
         send, dep = waiting[elsewhere[0]], s.deps[elsewhere[0]]
         raise TrafficError(
-            f"send {s.name_of(send)} waits for send {s.name_of(dep)}, which rank {s.src[send]} does not receive"
+            f"send {s.name_of(send)} waits for send {s.name_of(dep)}, which rank {s.src[send]} neither receives nor sends"
         )
 
 

@@ -3,7 +3,8 @@
 Send i is two events: S(i), its sender reads the chunks; R(i), its receiver has written them. What happens before what:
 
     S(i) -> R(i)                    bytes arrive after they were sent
-    R(d) -> S(i)                    i waits for d
+    R(d) -> S(i)                    i waits for d, which its sender receives
+    S(d) -> S(i)                    i waits for d, a send of its own sender
     S(i) -> S(j), R(i) -> R(j)      j comes after i on the same connection (a local operation is on none)
 
 An arrow leaves an event that is over and enters one that has not begun. Two accesses to one chunk at one rank conflict
@@ -11,8 +12,9 @@ unless both read or both add, and then must be in order. Only neighbours in a to
 transitive.
 
 Most questions are answered by walking back from the later access along each send's first dependency, as in a ring. The
-others are read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have arrived.
-As they arrive in order, one number says which. Only connections about which there is still a question get a column.
+others are read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have arrived,
+or, for reads that must be over, have left. As they do so in order, one number says which. Only connections about which
+there is still a question get a column.
 """
 
 from collections.abc import Iterator
@@ -72,7 +74,7 @@ def order(schedule: Schedule) -> Order:
     before[by_connection[~is_first]] = by_connection[:-1][~is_first[1:]]
     follows = np.flatnonzero(before < m)
     level = _levels(
-        schedule, np.concatenate((schedule.deps, before[follows])), np.concatenate((_waiting(schedule), follows))
+        schedule, np.concatenate((schedule.deps, before[follows])), np.concatenate((schedule.waiting, follows))
     )
     by_level = np.argsort(level, kind="stable")
     start = np.concatenate(([0], np.cumsum(np.bincount(level))))
@@ -84,27 +86,34 @@ def check_races(schedule: Schedule, order: Order) -> None:
     asked = _questions(schedule, order)
     # What stands in the schedule itself costs no clock.
     m = len(schedule)
-    is_dep = np.isin(asked.later * m + asked.earlier, _waiting(schedule) * m + schedule.deps)
+    is_dep = np.isin(asked.later * m + asked.earlier, schedule.waiting * m + schedule.deps)
     asked = asked[
         ~(is_dep & (asked.later_kind == _READ)) & (order.connection[asked.earlier] != order.connection[asked.later])
     ]
     asked = asked[~_is_waited_for(schedule, asked.earlier, asked.later)]
-    for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.connection[asked.earlier])):
-        here = asked[np.isin(order.connection[asked.earlier], columns)]
-        column = np.searchsorted(columns, order.connection[here.earlier])
-        known = np.where(here.later_kind == _READ, at_send[here.later, column], at_arrival[here.later, column])
-        racing = known < order.turn[here.earlier]
-        if racing.any():
-            _refuse(schedule, here[racing])
+    # Only a wait for one's own send tells a send that has left from one that has arrived.
+    has_left = (asked.earlier_kind == _READ) & schedule.waits_to_leave.any()
+    for leaving in (False, True):
+        kind = asked[has_left == leaving]
+        for columns, at_send, at_arrival in _clocks(
+            schedule, order, np.unique(order.connection[kind.earlier]), leaving
+        ):
+            here = kind[np.isin(order.connection[kind.earlier], columns)]
+            column = np.searchsorted(columns, order.connection[here.earlier])
+            known = np.where(here.later_kind == _READ, at_send[here.later, column], at_arrival[here.later, column])
+            racing = known < order.turn[here.earlier]
+            if racing.any():
+                _refuse(schedule, here[racing])
 
 
 def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[np.bool_]:
-    """Whether `earlier` is the first dependency of `later`, or that of its first dependency, and so on: it has arrived then
-    before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
+    """Whether `earlier` is the first dependency of `later`, or that of its first dependency, and so on, none of them a send of
+    the rank's own: it has arrived then before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
     m = len(schedule)
     # back: the send that is 1, 2, 4, ... steps back; m = beyond the first. depth: steps back to the first.
     back, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
-    back[has_dep] = schedule.deps[schedule.dep_start[has_dep]]
+    first = schedule.dep_start[has_dep]
+    back[has_dep] = np.where(schedule.waits_to_leave[first], m, schedule.deps[first])
     jumps, depth = [back], (back < m).astype(np.int64)
     while (jumps[-1] < m).any():
         depth += depth[jumps[-1]]
@@ -114,11 +123,6 @@ def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[
         at = np.where(steps >> i & 1, jump[at], at)
     found: NDArray[np.bool_] = (steps > 0) & (at == earlier)
     return found
-
-
-def _waiting(schedule: Schedule) -> Longs:
-    """(len(deps),) the send that waits, for each entry of `deps`."""
-    return np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
 
 
 def ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
@@ -190,13 +194,14 @@ def _questions(schedule: Schedule, order: Order) -> _Questions:
     return _Questions(send[earlier], send[later], place[earlier], kind[earlier], kind[later])
 
 
-def _clocks(schedule: Schedule, order: Order, connections: Longs) -> Iterator[tuple[Longs, Ints, Ints]]:
+def _clocks(schedule: Schedule, order: Order, connections: Longs, leaving: bool) -> Iterator[tuple[Longs, Ints, Ints]]:
     """For `connections`, some at a time: those, and how many sends of each have arrived for certain (m + 1, connections)
-    when each send is sent, and when each has arrived. Row m is zeros."""
+    when each send is sent, and when each has arrived; if `leaving`, how many have left. Row m is zeros."""
     m = len(schedule)
     at_once = max(1, _CLOCK_BYTES // (8 * (m + 1)))
     n_deps = np.diff(schedule.dep_start)[order.by_level]
-    deps = schedule.deps[ranges(schedule.dep_start[:-1][order.by_level], n_deps)]
+    by_send = ranges(schedule.dep_start[:-1][order.by_level], n_deps)
+    deps, to_leave = schedule.deps[by_send], schedule.waits_to_leave[by_send]
     dep_start = np.concatenate(([0], np.cumsum(n_deps)))
     for some in range(0, len(connections), at_once):
         columns = connections[some : some + at_once]
@@ -208,13 +213,17 @@ def _clocks(schedule: Schedule, order: Order, connections: Longs) -> Iterator[tu
             clock = sent[before]
             waits = np.flatnonzero(n_deps[a:b])
             if len(waits):
-                heard = arrived[deps[dep_start[a] : dep_start[b]]]
+                here = slice(dep_start[a], dep_start[b])
+                heard = arrived[deps[here]]
+                heard[to_leave[here]] = sent[deps[here][to_leave[here]]]
                 clock[waits] = np.maximum(
                     clock[waits], np.maximum.reduceat(heard, dep_start[a:b][waits] - dep_start[a])
                 )
+            own = np.flatnonzero(column[sends] >= 0)
+            if leaving:
+                clock[own, column[sends[own]]] = order.turn[sends[own]]
             sent[sends] = clock
             np.maximum(clock, arrived[before], out=clock)
-            own = np.flatnonzero(column[sends] >= 0)
             clock[own, column[sends[own]]] = order.turn[sends[own]]
             arrived[sends] = clock
         yield columns, sent, arrived

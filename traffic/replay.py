@@ -124,7 +124,10 @@ class Replay:
         }
         self.local = np.flatnonzero(schedule.is_local).tolist()
         self.n_deps = _column(np.diff(schedule.dep_start))
-        self.user_start, self.users = _users(schedule)
+        own = schedule.waits_to_leave
+        self.user_start, self.users = _users(schedule, ~own)
+        # Of the sends that wait for one to leave; there are none as a rule.
+        self.leaving = _users(schedule, own) if own.any() else None
         self.sends_of = _sends_of(connection, len(self.connections))
         self.scratch = [self._scratch(sends) for sends in self.sends_of]
 
@@ -150,12 +153,11 @@ def _column(numbers: NDArray[Any]) -> "array[int]":
     return array("q", numbers.astype(np.int64).tobytes())
 
 
-def _users(schedule: Schedule) -> tuple["array[int]", "array[int]"]:
-    """The sends that wait for send i: users[start[i]:start[i + 1]]."""
-    waiting = np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
-    per_send = np.bincount(schedule.deps, minlength=len(schedule))
-    start = np.concatenate(([0], np.cumsum(per_send)))
-    return _column(start), _column(waiting[np.argsort(schedule.deps, kind="stable")])
+def _users(schedule: Schedule, chosen: NDArray[np.bool_]) -> tuple["array[int]", "array[int]"]:
+    """The sends that wait for send i, by the chosen dependencies: users[start[i]:start[i + 1]]."""
+    deps, waiting = schedule.deps[chosen], schedule.waiting[chosen]
+    start = np.concatenate(([0], np.cumsum(np.bincount(deps, minlength=len(schedule)))))
+    return _column(start), _column(waiting[np.argsort(deps, kind="stable")])
 
 
 def _sends_of(connection: NDArray[np.int64], n_connections: int) -> list["array[int]"]:
@@ -284,6 +286,8 @@ class _Iteration:
                 return
             box.at += 1
             box.taken = 0
+            if self._r.leaving:
+                self._release(*self._r.leaving, i)
             if box.at < len(box.sends) and not waits_for[box.sends[box.at]]:
                 # Its dependencies came before; its turn on this stream comes now.
                 self._ready[box.sends[box.at]] = self._now()
@@ -367,11 +371,15 @@ class _Iteration:
 
     def _arrived(self, i: int) -> None:
         """Send i is received and reduced: sends that waited for nothing else may go."""
-        r = self._r
         self._finished[i] = self._now()
         self._left -= 1
-        for at in range(r.user_start[i], r.user_start[i + 1]):
-            user = r.users[at]
+        self._release(self._r.user_start, self._r.users, i)
+
+    def _release(self, start: "array[int]", users: "array[int]", i: int) -> None:
+        """What waited for send i only may go."""
+        r = self._r
+        for at in range(start[i], start[i + 1]):
+            user = users[at]
             self._waits_for[user] -= 1
             if not self._waits_for[user]:
                 self._ready[user] = self._told - self._start

@@ -2,8 +2,9 @@
 
 Columns of numpy arrays, so that a million sends fit in tens of megabytes. A send carries a run of consecutive chunks and
 is either reduced into what the receiver holds or replaces it. It may start when the sends it depends on have been
-received (and reduced) by its sender. Sends of one connection (source, destination, channel) arrive in the order in which
-they stand; the channels of one pair of ranks know nothing of each other.
+received (and reduced) by its sender, or, where they are the sender's own, have left it. Sends of one connection (source,
+destination, channel) arrive in the order in which they stand; the channels of one pair of ranks know nothing of each
+other.
 
 A send from a rank to itself is a local operation: time spent computing, or chunks copied or added to others, or both. It
 "arrives" when it is done. It belongs to no connection, and local operations are in no order but that of their dependencies.
@@ -127,6 +128,17 @@ class Schedule:
         """(m,) whether each is an operation of one rank alone."""
         local: NDArray[np.bool_] = self.src == self.dst
         return local
+
+    @property
+    def waiting(self) -> Longs:
+        """(len(deps),) the send that waits, for each entry of `deps`."""
+        return np.repeat(np.arange(len(self)), np.diff(self.dep_start))
+
+    @property
+    def waits_to_leave(self) -> NDArray[np.bool_]:
+        """(len(deps),) whether what is waited for is a send of the rank's own: it must have left, not arrived."""
+        own: NDArray[np.bool_] = self.dst[self.deps] != self.src[self.waiting]
+        return own
 
     @property
     def connections(self) -> list[Connection]:

@@ -226,7 +226,7 @@ def test_a_channel_below_zero() -> None:
 def test_waiting_for_nothing_or_for_something_elsewhere() -> None:
     assert refusal(with_value(ring(), "deps", 0, 24)) == "send 4 (0 -> 1, chunk 3) waits for send 24: sends are 0 to 23"
     assert refusal(with_value(ring(), "deps", 0, 2)) == (
-        "send 4 (0 -> 1, chunk 3) waits for send 2 (2 -> 3, chunk 2), which rank 0 does not receive"
+        "send 4 (0 -> 1, chunk 3) waits for send 2 (2 -> 3, chunk 2), which rank 0 neither receives nor sends"
     )
 
 
@@ -306,20 +306,29 @@ def test_another_receiver_is_noticed(schedule: Schedule, data: st.DataObject) ->
 
 @st.composite
 def random_schedules(draw: st.DrawFn) -> Schedule:
-    """Any sends, each waiting for some of those that its sender receives."""
+    """Any sends and local operations, each waiting for some of those that its sender receives or sends."""
     n_ranks, n_chunks = draw(st.integers(2, 4)), draw(st.integers(1, 3))
-    builder = ScheduleBuilder("all_reduce", "random", n_ranks, n_chunks)
+    builder = ScheduleBuilder("all_reduce", "random", n_ranks, n_chunks, n_blocks=n_chunks)
     received: list[list[int]] = [[] for _ in range(n_ranks)]
     for _ in range(draw(st.integers(0, 12))):
-        src, step = draw(st.integers(0, n_ranks - 1)), draw(st.integers(1, n_ranks - 1))
+        src, step = draw(st.integers(0, n_ranks - 1)), draw(st.integers(0, n_ranks - 1))
         dst = (src + step) % n_ranks
-        first = draw(st.integers(0, n_chunks - 1))
-        n_sent = draw(st.integers(1, n_chunks - first))
+        first, lands = draw(st.integers(0, n_chunks - 1)), draw(st.integers(0, n_chunks - 1))
+        n_sent = draw(st.integers(1, n_chunks - max(first, lands)))
         after = draw(st.lists(st.sampled_from(received[src]), unique=True)) if received[src] else []
         number = builder.send(
-            src, dst, first, n_chunks=n_sent, reduce=draw(st.booleans()), after=after, channel=draw(st.integers(0, 1))
+            src,
+            dst,
+            first,
+            n_chunks=n_sent,
+            dst_chunk=lands,
+            reduce=draw(st.booleans()),
+            after=after,
+            channel=draw(st.integers(0, 1)),
         )
-        received[dst].append(number)
+        received[src].append(number)
+        if dst != src:
+            received[dst].append(number)
     return builder.build()
 
 
@@ -329,19 +338,24 @@ def has_race(s: Schedule) -> bool:
     before = np.zeros((2 * m, 2 * m), dtype=bool)
     for i in range(m):
         before[2 * i, 2 * i + 1] = True
-        before[2 * s.deps_of(i) + 1, 2 * i] = True
+        for d in s.deps_of(i):
+            before[2 * d + (s.dst[d] == s.src[i]), 2 * i] = True
         for j in range(i):
-            if (s.src[i], s.dst[i], s.channel[i]) == (s.src[j], s.dst[j], s.channel[j]):
+            if s.src[i] != s.dst[i] and (s.src[i], s.dst[i], s.channel[i]) == (s.src[j], s.dst[j], s.channel[j]):
                 before[2 * j, 2 * i] = before[2 * j + 1, 2 * i + 1] = True
     for k in range(2 * m):
         before |= before[:, k : k + 1] & before[k]
-    chunks = [set(range(s.first_chunk[i], s.first_chunk[i] + s.n_chunks_sent[i])) for i in range(m)]
-    accesses = [(int(s.src[i]), chunks[i], "read", 2 * i) for i in range(m)]
-    accesses += [(int(s.dst[i]), chunks[i], "add" if s.reduce[i] else "copy", 2 * i + 1) for i in range(m)]
+    runs = [
+        [set(range(first[i], first[i] + s.n_chunks_sent[i])) for i in range(m)]
+        for first in (s.first_chunk, s.dst_chunk)
+    ]
+    accesses = [(int(s.src[i]), runs[0][i], "read", 2 * i) for i in range(m)]
+    accesses += [(int(s.dst[i]), runs[1][i], "add" if s.reduce[i] else "copy", 2 * i + 1) for i in range(m)]
     return any(
         a[0] == b[0]
         and a[1] & b[1]
         and (a[2] != b[2] or a[2] == "copy")
+        and a[3] // 2 != b[3] // 2
         and not (before[a[3], b[3]] or before[b[3], a[3]])
         for k, a in enumerate(accesses)
         for b in accesses[:k]
