@@ -12,7 +12,7 @@ from traffic.workloads.plan import CALC, Phase, Plan, PlanBuilder, side_by_side
 from traffic.workloads.report import mfu, step_report
 from traffic.workloads.split import Split
 from traffic.workloads.step import training_step
-from traffic.workloads.timing import Device, Slowness, Times, calc_seconds, ideal_seconds, play, stragglers
+from traffic.workloads.timing import Device, Rates, Slowness, Times, calc_seconds, play, stragglers
 from traffic.workloads.training import Training
 
 MODEL = parse_model("llama2-7b:layers=8,sequence=2048,vocabulary=1")
@@ -106,7 +106,23 @@ def test_nothing_has_no_figures() -> None:
 )
 def test_ideal_collectives_take_what_their_bus_factor_says(operation: str, n: int, seconds: float) -> None:
     phase = Phase("", operation, "dp", all_ranks(*range(n))[None, :], n_bytes=10**9)
-    assert ideal_seconds(1e9, 0.01)(phase) == pytest.approx(seconds)
+    assert Rates(1e9, latency_s=0.01).seconds(phase) == pytest.approx(seconds)
+
+
+def test_groups_within_a_domain_go_at_its_rate() -> None:
+    """Tensor parallel 4 in domains of 4 at 4 GB/s; in domains of 2 it leaves them, at 1 GB/s, as data parallel always does."""
+    plan = training_step(MODEL, Split(tp=4, dp=2), Training())
+    tp, dp = next(plan.messages("tp")), next(plan.messages("dp_cp"))
+    for domain, rate in ((4, 4e9), (2, 1e9), (1, 1e9)):
+        rates = Rates(1e9, 4e9, domain)
+        assert rates.seconds(tp) == pytest.approx(1.5 * tp.n_bytes / rate)
+        assert rates.seconds(dp) == pytest.approx(dp.n_bytes / 1e9)
+
+
+@pytest.mark.parametrize("rates", [(0.0, 1.0, 1), (1.0, 0.0, 8), (1.0, 1.0, 0)])
+def test_impossible_rates_are_refused(rates: tuple[float, float, int]) -> None:
+    with pytest.raises(TrafficError, match="rates must be above 0"):
+        Rates(*rates)
 
 
 def step_s(slowness: Slowness | None, split: Split) -> float:

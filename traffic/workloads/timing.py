@@ -72,16 +72,28 @@ def calc_seconds(plan: Plan, device: Device, slowness: Slowness | None = None) -
     return seconds
 
 
-def ideal_seconds(rate_bytes_s: float, latency_s: float = 0.0) -> Callable[[Phase], float]:
-    """What a collective takes at full rate: its bus factor's bytes (ring algorithms reach them), and a latency for each of
-    the steps of a ring."""
+@dataclass(frozen=True)
+class Rates:
+    """A rank's rate out of its server, its rate within an HB domain of `domain` neighbouring ranks, and a message's latency."""
 
-    def seconds(phase: Phase) -> float:
+    scale_out_bytes_s: float
+    scale_up_bytes_s: float = 0.0
+    domain: int = 1
+    latency_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.scale_out_bytes_s <= 0 or self.domain < 1 or (self.domain > 1 and self.scale_up_bytes_s <= 0):
+            raise TrafficError("rates must be above 0, of HB domains of 1 or more ranks: give scale-up a rate too")
+
+    def seconds(self, phase: Phase) -> float:
+        """What its collectives take at full rate: the bus factor's bytes, which ring algorithms reach, and a latency for each
+        step of a ring. Groups that leave their HB domain go at the scale-out rate."""
         n = phase.groups.shape[1]
         steps = {"all_reduce": 2 * (n - 1), "sendrecv": 1}.get(phase.operation, n - 1)
-        return bus_factor(phase.operation, n) * phase.n_bytes / rate_bytes_s + steps * latency_s
-
-    return seconds
+        domains = phase.groups // self.domain
+        within = self.domain > 1 and bool((domains == domains[:, :1]).all())
+        rate_bytes_s = self.scale_up_bytes_s if within else self.scale_out_bytes_s
+        return bus_factor(phase.operation, n) * phase.n_bytes / rate_bytes_s + steps * self.latency_s
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,18 @@ import traffic
 from tests.unit.traffic_fakes import replayed
 from traffic import Schedule
 from traffic.check import verify
-from traffic.workloads.execution import PlannedSchedule, measured_times, planned_schedule
+from traffic.schedule import ScheduleBuilder
 from traffic.workloads.models import parse_model
 from traffic.workloads.parameter_server import ServerJob, server_plan
 from traffic.workloads.plan import CALC, Plan, side_by_side
+from traffic.workloads.planned import PlannedSchedule, measured_times, planned_schedule
 from traffic.workloads.report import step_report
 from traffic.workloads.split import Split
 from traffic.workloads.step import training_step
 from traffic.workloads.timing import Device, Slowness, calc_seconds, play, stragglers
 from traffic.workloads.training import Training
 
+MIXTURE = parse_model("mixtral-8x7b:layers=2,sequence=2048")
 MODEL = parse_model("llama2-7b:layers=4,sequence=2048")
 DEVICE = Device(1e14)
 STEPS = {
@@ -26,12 +28,24 @@ STEPS = {
     "sequence": (Split(tp=4, cp=2), Training(sequence_parallel=True, recompute=True)),
     "zero-2": (Split(dp=4), Training(zero=2, microbatches=2, overlap=False)),
     "zero-3": (Split(dp=4), Training(zero=3, microbatches=2)),
+    "experts": (Split(tp=2, dp=4, ep=4), Training(sequence_parallel=True, zero=1)),
 }
 every_step = pytest.mark.parametrize("name", STEPS)
 
 
 def ring(collective: str, ranks: tuple[int, ...]) -> Schedule:
+    if collective == "all_to_all":
+        return exchange(len(ranks))
     return traffic.schedule(collective, "ring", len(ranks))
+
+
+def exchange(n: int) -> Schedule:
+    """An all-to-all, everything at once: rank r's input part d goes to part r of d's output, which begins at chunk n."""
+    builder = ScheduleBuilder("all_to_all", "direct", n, 2 * n, n_blocks=2 * n)
+    for src in range(n):
+        for dst in range(n):
+            builder.send(src, dst, dst, dst_chunk=n + src, reduce=False)
+    return builder.build()
 
 
 def planned(plan: Plan, slowness: Slowness | None = None, device: Device = DEVICE) -> PlannedSchedule:
@@ -42,6 +56,10 @@ def wrong(plan: Plan) -> int:
     """Elements that come out wrong when real bytes move; nobody waits for calculations."""
     _, n_wrong = replayed(planned(plan, device=Device(1e22)).schedule, 20_000)
     return n_wrong
+
+
+def step(name: str) -> Plan:
+    return training_step(MIXTURE if name == "experts" else MODEL, *STEPS[name])
 
 
 def operation_times(schedule: Schedule, send_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -58,18 +76,18 @@ def operation_times(schedule: Schedule, send_ns: int) -> tuple[NDArray[np.int64]
 
 @every_step
 def test_a_training_step_is_a_correct_schedule(name: str) -> None:
-    verify(planned(training_step(MODEL, *STEPS[name])).schedule)
+    verify(planned(step(name)).schedule)
 
 
 @every_step
 def test_real_values_come_out_right(name: str) -> None:
-    assert wrong(training_step(MODEL, *STEPS[name])) == 0
+    assert wrong(step(name)) == 0
 
 
 @every_step
 def test_each_rank_sends_the_plans_bytes(name: str) -> None:
     """A ring sends 2 (n-1)/n of an all-reduce's size, (n-1)/n of a divided one's, to within 16 bytes a part."""
-    plan = training_step(MODEL, *STEPS[name])
+    plan = step(name)
     s = planned(plan).schedule
     expected = np.zeros(plan.n_ranks)
     slack = 0
@@ -87,7 +105,7 @@ def test_each_rank_sends_the_plans_bytes(name: str) -> None:
 @pytest.mark.parametrize("slow", [0, 1])
 def test_operations_wait_as_the_plan_says(name: str, slow: int) -> None:
     """If sending takes no time, the operations one by one end when the plan, played as a whole, says."""
-    plan = training_step(MODEL, *STEPS[name])
+    plan = step(name)
     slowness = stragglers(plan.n_ranks, slow, factor=1.5, delay_s=0.01)
     whole = planned(plan, slowness)
     played = play(plan, calc_seconds(plan, DEVICE, slowness), lambda phase: 0.0)
@@ -159,7 +177,13 @@ def test_a_parameter_server_and_a_job_beside_it_are_a_correct_schedule() -> None
     assert wrong(both) == 0
 
 
-def test_an_unknown_algorithm_is_refused() -> None:
+def with_a_helper(collective: str, ranks: tuple[int, ...]) -> Schedule:
+    return ScheduleBuilder(collective, "by-switch", len(ranks) + 1, 1, n_members=len(ranks)).build()
+
+
+def test_an_algorithm_that_cannot_be_is_refused() -> None:
     plan = training_step(MODEL, Split(dp=2), Training())
+    with pytest.raises(traffic.TrafficError, match="by-switch of all_reduce needs 1 helpers beside its 2 ranks"):
+        planned_schedule(plan, calc_seconds(plan, DEVICE), with_a_helper)
     with pytest.raises(traffic.TrafficError, match="unknown algorithm of all_reduce"):
         planned_schedule(plan, calc_seconds(plan, DEVICE), lambda c, ranks: traffic.schedule(c, "no such", len(ranks)))

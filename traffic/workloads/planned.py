@@ -84,7 +84,13 @@ class _Schedules:
     def of(self, phase: Phase, group: tuple[int, ...]) -> Schedule:
         key = (phase.operation, group)
         if key not in self._made:
-            self._made[key] = _one_way() if phase.operation == "sendrecv" else self._algorithm(*key)
+            made = _one_way() if phase.operation == "sendrecv" else self._algorithm(*key)
+            if made.n_ranks != len(group):
+                raise TrafficError(
+                    f"{made.algorithm} of {phase.operation} needs {made.n_ranks - len(group)} helpers beside its "
+                    f"{len(group)} ranks, and a training step has none: choose another algorithm"
+                )
+            self._made[key] = made
         return self._made[key]
 
 
