@@ -249,6 +249,17 @@ def test_overlap_hides_all_but_the_last_gradients(zero: int) -> None:
         assert times.iteration_s == pytest.approx(expected, rel=1e-9)
 
 
+def test_without_overlap_everything_waits_for_each_microbatchs_gradients() -> None:
+    """ZeRO-2 over three microbatches: three scatters and the gather of the parameters, all exposed."""
+    device = Device(1e12)
+    plan = training_step(EVEN, Split(dp=2), Training(zero=2, microbatches=3, overlap=False))
+    times = play(plan, calc_seconds(plan, device), lambda phase: 0.5)
+    calc_s = device.seconds(training_flops(EVEN, 3 * EVEN.sequence))
+    assert times.iteration_s == pytest.approx(calc_s + 4 * 0.5)
+    last_calc = max(n for n, phase in enumerate(plan.phases) if phase.operation == CALC)
+    assert times.end_s[times.phase == last_calc].max() == pytest.approx(calc_s + 2 * 0.5)
+
+
 def test_sharded_parameters_are_gathered_one_layer_ahead() -> None:
     """Ten pieces gathered forward, ten backward, and one scatter at the end. Behind a layer's work a gather is hidden; the
     embedding and the head have none to speak of, so theirs and those of the layers after them are not: 2 + 2 + the scatter.

@@ -2,8 +2,8 @@
 
 A phase is one thing that many ranks do in groups: all tensor parallel groups of a stage reduce one layer's activations, say.
 Waiting is each rank's own affair: a rank starts its part of a phase when its own parts in the phases it waits for have
-ended, and a collective needs all ranks of its group. In a `sendrecv` the first rank of a group sends to the second: it goes
-on at once, and the second need not be ready. No group of a phase waits for another.
+ended, and a collective needs all ranks of its group. In a `sendrecv` the first rank of a group sends to the second, which
+need not be ready. No group of a phase waits for another.
 """
 
 from collections.abc import Iterator, Sequence

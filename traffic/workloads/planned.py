@@ -65,13 +65,10 @@ def measured_times(planned: PlannedSchedule, started_ns: NDArray[np.int64], fini
     rows, row = np.unique(phases * s.n_ranks + ranks, return_inverse=True)
     start = np.full(len(rows), np.iinfo(np.int64).max)
     end = np.zeros(len(rows), dtype=np.int64)
-    # What has neither bytes nor time only joins others.
-    acts = np.tile((s.n_chunks_sent > 0) | (s.calc_ns > 0), 2)
-    np.minimum.at(start, row[acts], np.tile(started_ns, 2)[acts])
-    np.maximum.at(end, row[acts], np.tile(finished_ns, 2)[acts])
-    used = end >= start
-    numbers, of_rank = np.divmod(rows[used], s.n_ranks)
-    return Times(numbers, of_rank.astype(np.int32), start[used] / 1e9, end[used] / 1e9)
+    np.minimum.at(start, row, np.tile(started_ns, 2))
+    np.maximum.at(end, row, np.tile(finished_ns, 2))
+    numbers, of_rank = np.divmod(rows, s.n_ranks)
+    return Times(numbers, of_rank.astype(np.int32), start / 1e9, end / 1e9)
 
 
 class _Schedules:

@@ -70,8 +70,7 @@ class Split:
         sizes = [getattr(self, name) for name in names]
         ranks = np.arange(self.n_ranks, dtype=np.int32).reshape(sizes)
         moved = [names.index(name) for name in along]
-        rows = np.moveaxis(ranks, moved, range(-len(moved), 0)).reshape(-1, math.prod(sizes[i] for i in moved))
-        return rows[np.argsort(rows[:, 0], kind="stable")]
+        return np.moveaxis(ranks, moved, range(-len(moved), 0)).reshape(-1, math.prod(sizes[i] for i in moved))
 
     def stage_groups(self, axis: str, stage: int) -> Groups:
         """Those within one pipeline stage, which has neighbouring ranks."""

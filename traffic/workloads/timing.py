@@ -114,21 +114,17 @@ def play(plan: Plan, calc_s: Sequence[Floats], message_s: Callable[[Phase], floa
     """calc_s: as of calc_seconds; message_s: seconds of a phase's collectives from the moment its group is ready."""
     starts: list[Floats] = []
     ends: list[Floats] = []
-    # When each rank may go on.
-    free: list[Floats] = []
     ranks = [phase.groups.ravel() for phase in plan.phases]
     for number, phase in enumerate(plan.phases):
         ready = np.zeros(plan.n_ranks)
         for earlier in phase.after:
-            ready[ranks[earlier]] = np.maximum(ready[ranks[earlier]], free[earlier])
+            ready[ranks[earlier]] = np.maximum(ready[ranks[earlier]], ends[earlier])
         of_groups = ready[phase.groups]
-        one_way = phase.operation == "sendrecv"
-        start = of_groups[:, 0] if one_way else of_groups.max(axis=1)
+        start = of_groups[:, 0] if phase.operation == "sendrecv" else of_groups.max(axis=1)
         end = start + (calc_s[number] if phase.operation == CALC else message_s(phase))
         each = phase.groups.shape[1]
         starts.append(np.repeat(start, each))
         ends.append(np.repeat(end, each))
-        free.append(np.stack([start, end], axis=1).ravel() if one_way else ends[-1])
     numbers = np.repeat(np.arange(len(plan)), [len(r) for r in ranks])
     if not len(plan):
         return Times(numbers, np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
