@@ -38,10 +38,10 @@ class Forecast:
     ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
     unknown: str = ""
 
-    def prediction(self, size: Size) -> Prediction | None:
+    def prediction(self, size: Size, scale: Scale) -> Prediction | None:
         if self.unknown:
             return None
-        sends, mtu = self.plan.sends(size.count), self.plan.experiment.mtu
+        sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
 
     def roofline_s(self, size: Size, scale: Scale) -> float:
@@ -106,7 +106,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
 
 
 def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, Any]:
-    found = expected.prediction(size)
+    found = expected.prediction(size, scale)
     roofline = expected.roofline_s(size, scale)
     predicted_s = scale.hardware_s(found.seconds) if found else math.nan
     return {

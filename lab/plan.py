@@ -1,7 +1,9 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +24,7 @@ from topologies.topology import build
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
+from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.placement import place
 from traffic.transport import Endpoint
@@ -76,7 +79,7 @@ class Plan:
         if self.is_pattern:
             busiest = max(np.bincount(ranks).max() for ranks in (self.schedule.src, self.schedule.dst))
             return float(busiest / self.experiment.flows_per_host)
-        return bus_factor(self.experiment.collective, self.ranks)
+        return bus_factor(self.experiment.collective, self.schedule.n_members)
 
     @property
     def mss(self) -> int:
@@ -114,20 +117,31 @@ class Plan:
             elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
             if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
-            count = emulated * self.schedule.n_chunks // self._size_chunks
+            count = math.ceil(emulated * self._buffer_ratio)
             rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
         return tuple(rows)
 
     def _elements(self, size_bytes: int) -> int:
         """float32 elements of nccl-tests' size: a buffer, or in a pattern what one host's flows send, all equally much."""
         if self.is_pattern:
-            return size_bytes // ELEMENT_BYTES // self._size_chunks * self._size_chunks
-        return buffer_elements(self.experiment.collective, size_bytes, self.ranks)
+            flows = self.experiment.flows_per_host
+            return size_bytes // ELEMENT_BYTES // flows * flows
+        return buffer_elements(self.experiment.collective, size_bytes, self.schedule.n_members)
 
-    @property
-    def _size_chunks(self) -> int:
-        """Chunks that make up nccl-tests' size."""
-        return self.experiment.flows_per_host if self.is_pattern else self.schedule.n_chunks
+    @cached_property
+    def _buffer_ratio(self) -> Fraction:
+        """Elements of a buffer over those that nccl-tests' size counts: of a pattern, what one host's flows send."""
+        if self.is_pattern:
+            return Fraction(self.schedule.n_chunks, self.experiment.flows_per_host)
+        return buffer_ratio(self.schedule)
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """(sends,) of nccl-tests' size that each carries; local operations carry nothing."""
+        s = self.schedule
+        whole = s.natural_count or s.n_chunks
+        shares: NDArray[np.float64] = s.elements(whole) / whole * float(self._buffer_ratio)
+        return shares
 
     def _too_small(self, size: int, scale: Scale) -> str:
         step = 1
@@ -140,8 +154,8 @@ class Plan:
             f"use -b {least} or more" + (", or a smaller --scale RATE:SIZE" if scaled else "")
         )
 
-    def sends(self, count: int) -> Sends:
-        """The schedule with bytes, for the predictor. count: emulated elements."""
+    def sends(self, count: int, time_dilation: float = 1.0) -> Sends:
+        """The schedule with bytes, for the predictor. count: emulated elements; time_dilation: for what is computed."""
         s = self.schedule
         return Sends(
             connections=s.connections,
@@ -149,6 +163,8 @@ class Plan:
             n_bytes=self.message_bytes(count),
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),
+            calc_s=s.calc_ns / 1e9 * time_dilation,
+            waits_to_leave=s.waits_to_leave,
         )
 
     def message_bytes(self, count: int) -> NDArray[np.int64]:
@@ -163,10 +179,11 @@ class Plan:
         """What the run of the largest size holds: every rank's buffer, one more to compare with and its mask, and for every
         pair that reduces its largest message; then what sends and connections cost."""
         s, size = self.schedule, self.sizes(scale)[-1]
-        pairs, pair = np.unique(s.src.astype(np.int64) * s.n_ranks + s.dst, return_inverse=True)
+        remote = ~s.is_local
+        pairs, pair = np.unique((s.src.astype(np.int64) * s.n_ranks + s.dst)[remote], return_inverse=True)
         beside = np.zeros(len(pairs), np.int64)
-        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0))
-        values = self.ranks * size.count + int(beside.sum())
+        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0)[remote])
+        values = s.n_ranks * size.count + int(beside.sum())
         held = values * ELEMENT_BYTES + size.count * (ELEMENT_BYTES + 1)
         return held + len(s) * _BYTES_PER_SEND + len(pairs) * _BYTES_PER_CONNECTION
 
@@ -176,15 +193,15 @@ class Plan:
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of nccl-tests' size, that one message carries."""
-        return float(self.schedule.n_chunks_sent.min()) / self._size_chunks
+        """Of nccl-tests' size, that the smallest message carries."""
+        return float(self._shares[self._shares > 0].min())
 
     @cached_property
     def load(self) -> Load:
         """What the collective asks of the switches while every NIC runs at its rate."""
         e = self.experiment
         largest = e.max_bytes
-        sent = self.schedule.n_chunks_sent / self._size_chunks * largest
+        sent = self._shares * largest
         one_s = _duration_s(self.schedule, sent, self.nic_mbps_by_rank)
         frame_hops = float((sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * _switches(self)).sum())
         swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
@@ -308,15 +325,16 @@ def _duration_s(schedule: Schedule, sent: NDArray[np.float64], nic_mbps: NDArray
     for level in levels(schedule.dep_start, schedule.deps.astype(np.int64)):
         out = np.bincount(schedule.src[level], sent[level], n)
         into = np.bincount(schedule.dst[level], sent[level], n)
-        total += float((np.maximum(out, into) * byte_s).max())
+        computed = float(schedule.calc_ns[level].max()) / 1e9
+        total += max(float((np.maximum(out, into) * byte_s).max()), computed)
     return total
 
 
 def _switches(planned: Plan) -> NDArray[np.float64]:
-    """(sends,) switches on the shortest path of each send. Refuses a pair without one."""
+    """(sends,) switches on the shortest path of each send, none for local operations. Refuses a pair without one."""
     s, fabric = planned.schedule, planned.fabric
     distances = Distances(fabric)
-    crossed = distances.links_between(planned.hosts, s.src, s.dst) + 1
+    crossed = np.where(s.is_local, 0, distances.links_between(planned.hosts, s.src, s.dst) + 1)
     lost = ~np.isfinite(crossed)
     if lost.any():
         raise LabError(_unreachable(planned, list(dict.fromkeys(zip(s.src[lost], s.dst[lost], strict=True)))))

@@ -51,14 +51,17 @@ DEFAULT_LATENCY = Latency()
 
 @dataclass(frozen=True)
 class Sends:
-    """A schedule with sizes. connections: those in use; connection: (sends,) index into them; n_bytes: (sends,);
-    dep_start (sends + 1,), deps: CSR, indices of earlier sends."""
+    """A schedule with sizes. connections: those in use; connection: (sends,) index into them, -1 for local operations;
+    n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of earlier sends. calc_s: (sends,) emulated time that local
+    operations take, None = none; waits_to_leave: (deps,) whether that send must have left only, None = it must have arrived."""
 
     connections: Sequence[Connection]
     connection: Ints
     n_bytes: Ints
     dep_start: Ints
     deps: Ints
+    calc_s: Floats | None = None
+    waits_to_leave: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.n_bytes)
@@ -130,8 +133,8 @@ def _ranges(starts: Ints, ends: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Paths:
-    """The connections' paths. start, link: CSR of directed links by connection; back_start, back_link: the same of the
-    ways that acknowledgements take."""
+    """The connections' paths, and after them an empty one for what stays at its rank. start, link: CSR of directed links by
+    connection; back_start, back_link: the same of the ways that acknowledgements take."""
 
     start: Ints
     link: Ints
@@ -157,8 +160,8 @@ def _index_paths(
 
     forth = [[place(p) for p in paths[c]] for c in connections]
     back = [[place(p) for p in back_paths[c]] for c in connections]
-    start, link = _csr(forth)
-    back_start, back_link = _csr(back)
+    start, link = _csr([*forth, []])
+    back_start, back_link = _csr([*back, []])
     return _Paths(start, link, back_start, back_link, tuple(number), tuple(ports))
 
 
@@ -212,7 +215,10 @@ class _Walk:
         self._last_frame = np.minimum(self._wire, mtu + ETHERNET_BYTES)
         # A link's `paid` is the time at which its bucket, filling at the link's rate, is back at zero.
         self._paid = np.full(len(links), -np.inf)
-        self._arrived = np.zeros(len(sends))
+        self._arrived, self._gone = np.zeros(len(sends)), np.zeros(len(sends))
+        is_local = sends.connection < 0
+        self._connection = np.where(is_local, len(sends.connections), sends.connection)
+        self._end_s = np.where(is_local, 0.0 if sends.calc_s is None else sends.calc_s, latency.end_s)
         self._carried = np.zeros(len(links))
 
     def run(self) -> Prediction:
@@ -231,7 +237,7 @@ class _Walk:
     def _step(self, level: Ints) -> None:
         start = self._start_of(level)
         p = self._paths
-        on = self._sends.connection[level]
+        on = self._connection[level]
         hops = p.start[on + 1] - p.start[on]
         link = p.link[_ranges(p.start[on], p.start[on + 1])]
         send = np.repeat(np.arange(len(level)), hops)
@@ -243,14 +249,20 @@ class _Walk:
         left = self._paid[link] - self._last_frame[level][send] * self._byte_s[link]
         sent = start.copy()
         np.maximum.at(sent, send, left)
-        self._arrived[level] = sent + np.bincount(send, self._delay_s[link], len(level)) + self._latency.end_s
+        self._arrived[level] = sent + np.bincount(send, self._delay_s[link], len(level)) + self._end_s[level]
+        self._gone[level] = start
+        self._gone[level[hops > 0]] = left[(np.cumsum(hops) - hops)[hops > 0]]
 
     def _start_of(self, level: Ints) -> Floats:
         s = self._sends
         first, last = s.dep_start[level], s.dep_start[level + 1]
         start = np.zeros(len(level))
         owner = np.repeat(np.arange(len(level)), last - first)
-        np.maximum.at(start, owner, self._arrived[s.deps[_ranges(first, last)]])
+        waits = _ranges(first, last)
+        over = self._arrived[s.deps[waits]]
+        if s.waits_to_leave is not None:
+            over = np.where(s.waits_to_leave[waits], self._gone[s.deps[waits]], over)
+        np.maximum.at(start, owner, over)
         return start
 
     def _load(self, link: Ints, n_bytes: Floats, start: Floats, acks: bool = False) -> None:

@@ -91,7 +91,8 @@ class RowMeasurement:
 
     def measure(self, size: Size) -> RowResult:
         """What was measured before an interruption is kept, in a row that says so."""
-        replay = Replay(self._plan.schedule, size.count, self._transport)
+        dilation = self._scale.time_dilation
+        replay = Replay(self._plan.schedule, size.count, self._transport, time_dilation=dilation)
         buffers = [np.zeros(size.count, dtype=np.float32) for _ in self._plan.hosts]
         for i in range(self._e.warmup_iterations):
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
@@ -186,7 +187,7 @@ class RowMeasurement:
     # -- judgement ------------------------------------------------------------------------------------------------------
 
     def _judged(self, size: Size, window: Window, losses: _Losses) -> RowResult:
-        prediction = self._expected.prediction(size)
+        prediction = self._expected.prediction(size, self._scale)
         stats = kpis.iteration_stats(self._halves[False].seconds)
         done = sum(len(half.results) for half in self._halves.values())
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}

@@ -6,6 +6,7 @@ or nothing; after it, the input of one origin, or the sum of all members' inputs
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,16 @@ def terms(schedule: Schedule) -> Iterator[Terms]:
         yield Terms(number, part, contract, Shape(n, part.n_chunks, part.root, regions))
 
 
-def size_chunks(schedule: Schedule) -> int:
-    """Of a schedule of one collective in equal chunks: those that make up nccl-tests' `size`, one region of the buffer."""
+def buffer_ratio(schedule: Schedule) -> Fraction:
+    """Elements of a rank's buffer over those that nccl-tests' `size` counts: a buffer has room for what arrives and for what is
+    under way as well. Of unequal chunks the size is the most that a rank sends or receives (all_to_all_v); of several
+    collectives, the buffer itself."""
+    if schedule.composed_of:
+        return Fraction(1)
     (only,) = terms(schedule)
-    return only.shape.region
+    region, k = only.shape.region, only.shape.k
+    if schedule.natural_count is None:
+        return Fraction(schedule.n_chunks, region)
+    sizes = np.atleast_2d(np.asarray(schedule.chunk_elements))
+    size = max(int(sizes[:, at : at + region].sum(axis=1).max()) for at in range(0, k, region))
+    return Fraction(max(1, schedule.natural_count), max(1, size))

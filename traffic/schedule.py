@@ -34,7 +34,7 @@ class Part:
     first_chunk on."""
 
     collective: str
-    ranks: tuple[int, ...]
+    ranks: Sequence[int]
     root: int
     first_chunk: int
     n_chunks: int
@@ -100,7 +100,7 @@ class Schedule:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The collectives that it carries out."""
-        whole = Part(self.collective, tuple(range(self.n_members)), self.root, 0, self.n_data_chunks or self.n_chunks)
+        whole = Part(self.collective, range(self.n_members), self.root, 0, self.n_data_chunks or self.n_chunks)
         return self.composed_of or (whole,)
 
     # -- names --------------------------------------------------------------------------------------------------------

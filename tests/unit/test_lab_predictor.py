@@ -139,3 +139,27 @@ def test_short_messages_take_the_latency_they_were_calibrated_on() -> None:
         fabric = emulated(50, f"spine-leaf:{spec}")
         result = predict(fabric, ring(2, 512), shortest(fabric, 2), 9000)
         assert result.seconds == pytest.approx(expected_s, rel=0.02)
+
+
+def test_computing_takes_its_time_and_no_link() -> None:
+    """10 ms at rank 0, then its message; an own send must have left, not arrived, before the next computing ends."""
+    fabric, mss = emulated(50, "spine-leaf:spines=1,leaves=1"), mss_bytes(9000)
+    hosts = [h.name for h in fabric.hosts]
+    down = next(own for own, other, _ in fabric.neighbours("leaf1") if other.node == hosts[1])
+    paths: dict[Connection, list[Port]] = {(0, 1, 0): [fabric.scale_out_port(hosts[0]), down]}
+    link = Sends([(0, 1, 0)], np.array([0]), np.array([20 * mss]), np.array([0, 0]), np.zeros(0, dtype=np.int64))
+    alone_s = predict(fabric, link, paths, 9000, latency=NO_LATENCY).seconds
+    computes = Sends(
+        [(0, 1, 0)],
+        np.array([-1, 0, -1]),
+        np.array([0, 20 * mss, 0]),
+        np.array([0, 0, 1, 2]),
+        np.array([0, 1]),
+        calc_s=np.array([0.010, 0, 0.5]),
+        waits_to_leave=np.array([False, True]),
+    )
+    result = predict(fabric, computes, paths, 9000, latency=NO_LATENCY)
+    assert 0.510 < result.seconds < 0.510 + alone_s + 1e-9
+    late = predict(fabric, computes, paths, 9000, latency=Latency(per_hop_s=0.01, end_s=0.03))
+    assert late.seconds == pytest.approx(result.seconds)
+    assert result.bytes_by_intf[down.intf] == 20 * (mss + 66)

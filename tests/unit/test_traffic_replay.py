@@ -77,6 +77,52 @@ def test_a_rank_is_finished_when_it_has_sent_and_received_all() -> None:
         assert result.rank_finished[rank] == result.finished[(s.src == rank) | (s.dst == rank)].max()
 
 
+def test_a_rank_computes_for_the_time_given_and_sends_afterwards() -> None:
+    """20 ms of the hardware's time, dilated 2.5 times: 50 ms by the real clock; what waits for it comes after."""
+    b = ScheduleBuilder("broadcast", "test", 2, 1)
+    computed = b.calc(0, 20_000_000)
+    joined = b.calc(0, 0, after=[computed])
+    b.send(0, 1, 0, reduce=False, after=[joined])
+    b.calc(1, 1_000_000)
+    s = b.build()
+    verify(s)
+    with FakeTransport(s.connections) as transport:
+        buffers = filled(s, 10)
+        cpu = time.process_time()
+        result = Replay(s, 10, transport, time_dilation=2.5).run(buffers)
+        cpu = time.process_time() - cpu
+    assert wrong(s, buffers) == 0
+    assert 50e6 <= result.finished[0] - result.started[0] < 500e6
+    assert result.finished[0] <= result.finished[1] <= result.started[2]
+    # Side by side with rank 0's, not after it, and asleep all the while.
+    assert 2.5e6 <= result.finished[3] < 50e6
+    assert cpu < 0.03
+    assert result.rank_finished.tolist() == [result.finished[2]] * 2
+
+
+def test_a_calc_that_outlasts_the_deadline_is_no_stall() -> None:
+    b = ScheduleBuilder("broadcast", "test", 2, 1)
+    b.send(0, 1, 0, reduce=False, after=[b.calc(0, 60_000_000)])
+    s = b.build()
+    with FakeTransport(s.connections) as transport:
+        result = Replay(s, 10, transport).run(filled(s, 10), stall_s=0.01)
+    assert result.duration_ns >= 60e6
+
+
+def test_a_stalled_run_names_what_computes_and_what_waits() -> None:
+    """The switch dies while rank 0 computes."""
+    b = ScheduleBuilder("broadcast", "test", 2, 1)
+    b.send(0, 1, 0, reduce=False, after=[b.calc(0, 60_000_000_000)])
+    s = b.build()
+    lifeline, switch = os.pipe()
+    os.close(switch)
+    with FakeTransport(s.connections) as transport, os.fdopen(lifeline), pytest.raises(TransportError) as caught:
+        Replay(s, 10, transport).run(filled(s, 10), lifeline=lifeline)
+    assert str(caught.value) == (
+        "the network is gone: 2 of 2 sends have not arrived: 0 (rank 0, computes for 60000 ms), 1 (0 -> 1, waits for 1 more)"
+    )
+
+
 def test_times_are_the_given_clock_s_and_relative_to_the_start() -> None:
     s = schedule("all_reduce", "ring", 2)
     clock = Ticks(step_ns=1000)
