@@ -4,6 +4,7 @@ Kinds of messages that may be under way at one time between the same two ranks h
 communicators of their own in NCCL: each axis and collective. Everything of one kind is sent in the plan's order.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traffic.compose import Composer
-from traffic.contracts import size_chunks
+from traffic.contracts import buffer_ratio
 from traffic.conventions import buffer_elements
 from traffic.errors import TrafficError
 from traffic.schedule import Schedule, ScheduleBuilder
@@ -115,10 +116,8 @@ def _first_channels(plan: Plan, schedules: _Schedules) -> dict[tuple[str, str], 
 
 def _count(phase: Phase, schedule: Schedule) -> int:
     """Elements of the whole buffer: an all-to-all has its output apart, some algorithms room for what is under way."""
-    if schedule.chunk_elements is not None:
-        raise TrafficError(f"{schedule.algorithm} of {phase.operation} has sizes of its own: a plan gives them")
     elements = buffer_elements(phase.operation, phase.n_bytes, phase.groups.shape[1])
-    return elements * schedule.n_chunks // size_chunks(schedule)
+    return math.ceil(elements * buffer_ratio(schedule))
 
 
 def _begin(composer: Composer, rank: int, phase: Phase, done: Sequence[Mapping[int, int]]) -> int | None:
