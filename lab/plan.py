@@ -1,5 +1,6 @@
 """From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,36 +48,17 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together."""
+class Site:
+    """Where an experiment's ranks are. fabric: in hardware units; hosts: rank -> host name."""
 
     experiment: Experiment
     topology: Topology
     fabric: Fabric
     hosts: tuple[str, ...]
-    schedule: Schedule
-    b_acc_mbps: float
 
     @property
     def ranks(self) -> int:
         return len(self.hosts)
-
-    @property
-    def algorithm(self) -> str:
-        return self.schedule.algorithm
-
-    @property
-    def is_pattern(self) -> bool:
-        return self.experiment.collective in traffic.PATTERNS
-
-    @cached_property
-    def algo_factor(self) -> float:
-        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest NIC's direction
-        over those of a sender."""
-        if self.is_pattern:
-            busiest = max(np.bincount(ranks).max() for ranks in (self.schedule.src, self.schedule.dst))
-            return float(busiest / self.experiment.flows_per_host)
-        return bus_factor(self.experiment.collective, self.ranks)
 
     @property
     def mss(self) -> int:
@@ -105,6 +87,46 @@ class Plan:
     @cached_property
     def nic_mbps_by_rank(self) -> NDArray[np.float64]:
         return np.array([self.fabric.link_of(self.fabric.scale_out_port(h).intf).rate_mbps for h in self.hosts])
+
+    @cached_property
+    def load(self) -> Load:
+        """While every rank sends at its NIC's rate to the one half-way round: whatever a program does, switches see little more.
+        Its bytes are its own: no size is to be divided."""
+        src = np.arange(self.ranks)
+        crossed = Distances(self.fabric).links_between(self.hosts, src, (src + self.ranks // 2) % self.ranks) + 1
+        frames_per_s = self.nic_mbps_by_rank * 1e6 / 8 / self.mss * (1 + 1 / FRAMES_PER_ACK)
+        return Load(
+            frame_hops_per_s=float((frames_per_s * np.where(np.isfinite(crossed), crossed, 0)).sum()),
+            traffic_s=0.0,
+            step_bytes=math.inf,
+            rate_mbps=self.nic_mbps,
+            mss=self.mss,
+        )
+
+
+@dataclass(frozen=True)
+class Plan(Site):
+    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together."""
+
+    schedule: Schedule
+    b_acc_mbps: float
+
+    @property
+    def algorithm(self) -> str:
+        return self.schedule.algorithm
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.experiment.collective in traffic.PATTERNS
+
+    @cached_property
+    def algo_factor(self) -> float:
+        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest NIC's direction
+        over those of a sender."""
+        if self.is_pattern:
+            busiest = max(np.bincount(ranks).max() for ranks in (self.schedule.src, self.schedule.dst))
+            return float(busiest / self.experiment.flows_per_host)
+        return bus_factor(self.experiment.collective, self.ranks)
 
     def sizes(self, scale: Scale) -> tuple[Size, ...]:
         """The rows of the sweep. Refuses a smallest size of which nothing is left."""
@@ -198,29 +220,37 @@ class Plan:
         )
 
 
-def plan(experiment: Experiment) -> Plan:
-    """Refuses, as topologies.Refused, whatever cannot be run as asked."""
-    _check_experiment(experiment)
+def site(experiment: Experiment) -> Site:
+    """The fabric and the ranks' places on it. Refuses, as topologies.Refused, what cannot be built as asked."""
+    if experiment.loss_percent == 100:
+        raise LabError("loss 100% lets nothing through: use less")
     made = _topology(experiment)
     fabric = _fabric(experiment, made)
     _check_jitter(experiment, fabric)
     _ask_policy(experiment, fabric)
-    if experiment.transport not in traffic.TRANSPORTS:
-        raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
-    if ranks < 2:
-        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
+    if experiment.scale is not None:
+        experiment.scale.fabric(fabric)
+    return Site(experiment, made, fabric, hosts)
+
+
+def plan(experiment: Experiment) -> Plan:
+    """Refuses, as topologies.Refused, whatever cannot be run as asked."""
+    _check_experiment(experiment)
+    if experiment.transport not in traffic.TRANSPORTS:
+        raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
+    chosen = site(experiment)
+    ranks, fabric, hosts = chosen.ranks, chosen.fabric, chosen.hosts
+    if ranks < 2:
+        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
     schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
     verify(schedule)
-    planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
+    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
     _switches(planned)
-    scale = experiment.scale or Scale()
-    planned.sizes(scale)
-    if experiment.scale is not None:
-        scale.fabric(fabric)
+    planned.sizes(experiment.scale or Scale())
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
@@ -269,8 +299,6 @@ def _check_experiment(e: Experiment) -> None:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     _check_pattern(e)
-    if e.loss_percent == 100:
-        raise LabError("loss 100% lets nothing through: use less")
 
 
 def _check_jitter(e: Experiment, fabric: Fabric) -> None:
