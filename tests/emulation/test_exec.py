@@ -152,6 +152,7 @@ def compiled(implementation: str, folder: Path) -> tuple[str, str]:
     return launcher, str(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", MPI)
 def test_an_all_reduce_by_mpi(tmp_path: Path, implementation: str) -> None:
     """Nothing is shared but the links: no all-reduce moves less than 2 (n-1) / n of its bytes in and out of a host.
@@ -195,6 +196,7 @@ def test_mpis_exit_status_is_ours(tmp_path: Path) -> None:
 # -- PyTorch ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_all_reduce_by_pytorch(tmp_path: Path) -> None:
     """gloo's, over what GLOO_SOCKET_IFNAME names."""
     if subprocess.run(
