@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from lab.experiment import load
-from lab.plan import Plan, fabric_of, plan
+from lab.plan import Plan, plan
 from lab.scale import Budget, Scale, choose_scale
+from lab.site import fabric_of
 from topologies import Refused
 
 
