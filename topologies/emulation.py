@@ -21,6 +21,7 @@ from topologies.hop_process import HopProcess
 from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, impaired_intfs
 from topologies.netlink import Counters, End, LinkReader, Request
 from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
+from topologies.tcp_buffers import tcp_buffers
 
 ADDRESSINGS = ("l3", "l2")
 DATAPATHS = ("netdev", "system")
@@ -152,7 +153,8 @@ class Emulation:
 
     def _setup_namespace(self, _: str) -> None:
         marked = self.impairments.ecn_threshold_us is not None
-        for key, value in (_HOST_SYSCTLS | (_ASK_FOR_ECN if marked else {})).items():
+        buffers = tcp_buffers(self.fabric) if self._delayed else {}
+        for key, value in (_HOST_SYSCTLS | (_ASK_FOR_ECN if marked else {}) | buffers).items():
             namespaces.write_sysctl(key, value)
         # The kernel allows a namespace only the algorithms that the host allows its unprivileged users. Whatever this
         # says, the host's route names the algorithm, and that decides.
