@@ -17,7 +17,7 @@ from lab.plan import plan
 from lab.progress import Progress
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
-from lab.site import Site, site
+from lab.site import Site, require_shapeable, site
 from topologies.units import format_size
 
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
@@ -61,6 +61,7 @@ def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int |
             f"--scale {experiment.scale} divides sizes, but a program's bytes are its own: "
             f"use --scale {experiment.scale.rate_scale:g}:1 for the rates alone"
         )
+    require_shapeable(chosen)
     folder = _results_folder(out)
     doors = _ready(chosen, publish)
     _require_writable(folder or Path("results").resolve())

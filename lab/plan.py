@@ -16,7 +16,7 @@ from lab.interfaces import interfaces
 from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
-from lab.site import Site, site
+from lab.site import Site, require_shapeable, site
 from lab.wire import FRAMES_PER_ACK, Sends
 from topologies import Fabric, unknown
 from topologies.units import format_size
@@ -218,6 +218,7 @@ def plan(experiment: Experiment) -> Plan:
     verify(schedule)
     planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
     planned.sizes(experiment.scale or Scale())
+    require_shapeable(planned)
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned

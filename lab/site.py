@@ -98,9 +98,13 @@ def site(experiment: Experiment) -> Site:
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    if experiment.scale is not None:
-        experiment.scale.fabric(fabric)
     return Site(experiment, made, fabric, hosts)
+
+
+def require_shapeable(chosen: Site) -> None:
+    """Refuses a scale at which some link cannot be shaped."""
+    if chosen.experiment.scale is not None:
+        chosen.experiment.scale.fabric(chosen.fabric)
 
 
 def fabric_of(experiment: Experiment) -> Fabric:
