@@ -1,0 +1,46 @@
+"""Schedules and traffic that people have: a file -> our Schedule, and back. One file per format; pure: bytes in, data out.
+
+To add a format: a file with a function `Source -> Schedule` (raising TrafficError with the line) and a line in READERS; to write
+one: `Schedule, elements of a buffer -> text` and a line in WRITERS. The command line and the help pick both up from here.
+"""
+
+from collections.abc import Callable
+from pathlib import PurePath
+
+from topologies import unknown
+from traffic.errors import TrafficError
+from traffic.formats.msccl import read_msccl
+from traffic.formats.msccl_export import to_msccl
+from traffic.formats.source import Source
+from traffic.schedule import Schedule
+
+READERS: dict[str, Callable[[Source], Schedule]] = {
+    "msccl": read_msccl,
+}
+# What a file is, if nobody says so.
+_SUFFIXES = {
+    ".xml": "msccl",
+}
+WRITERS: dict[str, Callable[[Schedule, int], str]] = {
+    "msccl": lambda schedule, _: to_msccl(schedule),
+}
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """'goal:FILE' or 'FILE.goal' -> format and file. Raises TrafficError for a format that is not known."""
+    name, colon, file = spec.partition(":")
+    if colon and name in READERS:
+        return name, file
+    suffix = PurePath(spec).suffix
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix], spec
+    if colon and name.isidentifier() and not suffix:
+        raise TrafficError(unknown("format", name, READERS))
+    raise TrafficError(
+        f"schedule {spec!r}: write FORMAT:FILE, with one of the formats {', '.join(READERS)}, or a file in {', '.join(_SUFFIXES)}"
+    )
+
+
+def read_schedule(format_: str, source: Source) -> Schedule:
+    """Raises TrafficError naming the file, and its line where there is one to name."""
+    return READERS[format_](source)
