@@ -15,7 +15,8 @@ _DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 # Whose parts have sizes of their own.
 _UNEQUAL = ("all_to_all_v",)
 _TWICE = ("all_reduce",)
-_ONCE = ("broadcast", "reduce", "sendrecv")
+# Of messages, `size` is the most that a rank sends or receives.
+_ONCE = ("broadcast", "reduce", "sendrecv", "messages")
 
 
 def bus_factor(collective: str, n_ranks: int) -> float:

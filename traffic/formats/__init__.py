@@ -9,6 +9,8 @@ from pathlib import PurePath
 
 from topologies import unknown
 from traffic.errors import TrafficError
+from traffic.formats.goal import read_goal
+from traffic.formats.goal_export import to_goal
 from traffic.formats.msccl import read_msccl
 from traffic.formats.msccl_export import to_msccl
 from traffic.formats.source import Source
@@ -16,13 +18,16 @@ from traffic.schedule import Schedule
 
 READERS: dict[str, Callable[[Source], Schedule]] = {
     "msccl": read_msccl,
+    "goal": read_goal,
 }
 # What a file is, if nobody says so.
 _SUFFIXES = {
     ".xml": "msccl",
+    ".goal": "goal",
 }
 WRITERS: dict[str, Callable[[Schedule, int], str]] = {
     "msccl": lambda schedule, _: to_msccl(schedule),
+    "goal": to_goal,
 }
 
 
