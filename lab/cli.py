@@ -21,6 +21,7 @@ from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
+from traffic.formats import READERS, WRITERS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -39,6 +40,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "schedule": ((), "[FORMAT:]FILE", f"of your own, in a collective's place: {', '.join(READERS)}"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
@@ -213,6 +215,12 @@ def _predict_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def _export_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument("--format", metavar="NAME", required=True, help=", ".join(WRITERS))
+    parser.add_argument("--file", metavar="FILE", help="default: the terminal")
+
+
 def _lab_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", help="its id, from `ps` (not needed when one lab runs)")
 
@@ -288,6 +296,13 @@ def _predict(arguments: Arguments) -> int:
     return 0
 
 
+def _export(arguments: Arguments) -> int:
+    from lab import exporting
+
+    exporting.write(_experiment(arguments), arguments.format, arguments.file)
+    return 0
+
+
 def _doctor(arguments: Arguments) -> int:
     from lab import doctor
 
@@ -338,6 +353,7 @@ COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
+    "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
     "doctor": (_doctor, _doctor_options, "what this machine can do, what is missing and how to get it"),

@@ -15,6 +15,7 @@ from lab.errors import LabError
 from lab.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
+from traffic.formats import UNSIZED, split_spec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,6 +28,10 @@ DEFAULT_FILE = Path(__file__).resolve().parent.parent / "experiments" / "default
 MIN_MTU, MAX_MTU = 576, 9216
 # What a column of the results holds, and what no run comes to the end of.
 _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
+# Of min_bytes and max_bytes, which nobody can write.
+OWN_SIZE = 0
+# What a schedule of the user's own says itself.
+_OF_COLLECTIVES = ("collective", "algorithm", "flows_per_host", "group_size", "group_shift")
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
 
@@ -38,8 +43,9 @@ class Experiment:
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
     own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
     pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; controller:
-    None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`;
-    scale: None = chosen to fit the machine and time_limit_s.
+    None = ours, or 'tcp:HOST:PORT'; schedule: 'goal:FILE', in a collective's place; ranks: None = every host; min_bytes to
+    max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the
+    machine and time_limit_s.
     """
 
     topology: str = "spine-leaf"
@@ -54,6 +60,7 @@ class Experiment:
     controller: str | None = None
     collective: str = "all_reduce"
     algorithm: str | None = None
+    schedule: str | None = None
     transport: str = "tcp"
     placement: str = "contiguous"
     ranks: int | None = None
@@ -183,6 +190,12 @@ def controller_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _schedule(where: str, value: object) -> str:
+    text = _text(where, value)
+    split_spec(text)
+    return text
+
+
 def _controller(where: str, value: object) -> str:
     text = _text(where, value)
     controller_address(text)
@@ -232,6 +245,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("routing", "controller", _controller),
         _setting("traffic", "collective", _text),
         _setting("traffic", "algorithm", _text),
+        _setting("traffic", "schedule", _schedule),
         _setting("traffic", "transport", _text),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", _between(1, _MAX_INT64)),
@@ -264,13 +278,29 @@ def load(path: Path | str | None = None, overrides: Mapping[str, object] | None 
     """
     file = DEFAULT_FILE if path is None else Path(path)
     values = from_document(_read(file), str(path or file.name))
+    said = set(values) if "schedule" in values else set()
     for key, value in (overrides or {}).items():
         if key not in SETTINGS:
             raise LabError(unknown("setting", key, SETTINGS))
         if value is not None:
             setting = SETTINGS[key]
             values[setting.field] = setting.parse(setting.option, value)
+            said.add(key)
+    if values.get("schedule") is not None:
+        values |= _beside_schedule(values["schedule"], said)
     return Experiment(**values)
+
+
+def _beside_schedule(spec: str, said: set[str]) -> dict[str, Any]:
+    """Fields that a schedule of the user's own changes. What is said beside it must not be what it says; sizes may be."""
+    clashing = [SETTINGS[key] for key in _OF_COLLECTIVES if key in said]
+    if clashing:
+        raise LabError(
+            f"{clashing[0].key} ({clashing[0].option}) is not for a schedule of your own, whose file says what is sent: leave "
+            "one of them out"
+        )
+    has_own = split_spec(spec)[0] not in UNSIZED
+    return {"min_bytes": OWN_SIZE, "max_bytes": OWN_SIZE} if has_own and not said & {"min_bytes", "max_bytes"} else {}
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows))
         return
-    nic = format_rate(planned.nic_mbps)
+    experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
     print(
         f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
     )

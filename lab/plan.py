@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import traffic
+from lab import imports
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import interfaces
@@ -23,7 +24,7 @@ from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
-from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
+from traffic.conventions import BY_TRAFFIC, ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
 from traffic.transport import Endpoint
 
@@ -86,11 +87,11 @@ class Plan(Site):
 
     @cached_property
     def cut(self) -> Cut:
-        """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
-        if not self.is_pattern:
+        """What the roofline is made of. Where the flows are given, the interface that is busy for longest."""
+        if not self.is_pattern and self.experiment.collective not in BY_TRAFFIC:
             return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
         s = self.schedule
-        busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
+        busy_s = self.interfaces.busy_s(s.src, s.dst, self._shares)
         busiest = int(busy_s.argmax())
         mbps = float(self.interfaces.mbps[busiest])
         ports = (*self.interfaces.scale_out, *self.interfaces.scale_up)
@@ -207,6 +208,9 @@ class Plan(Site):
 
 def plan(experiment: Experiment) -> Plan:
     """Refuses, as topologies.Refused, whatever cannot be run as asked."""
+    own = None if experiment.schedule is None else imports.read(experiment.schedule)
+    if own:
+        experiment = imports.as_experiment(experiment, own)
     _check_experiment(experiment)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
@@ -214,7 +218,7 @@ def plan(experiment: Experiment) -> Plan:
     fabric, hosts = chosen.fabric, chosen.hosts
     if len(hosts) < 2:
         raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
-    schedule = _schedule(experiment, fabric, hosts)
+    schedule = _schedule(experiment, fabric, hosts, own)
     verify(schedule)
     planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
     planned.sizes(experiment.scale or Scale())
@@ -224,17 +228,17 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
-    """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
+def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str], own: Schedule | None) -> Schedule:
+    """The user's own, or as asked; unasked the collective's, or where that finds no way between HB domains, one that does."""
     at = interfaces(fabric, hosts)
     layout = Layout(len(hosts), at.domains)
-    schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
+    schedule = own or traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
     if schedule.n_ranks > len(hosts):
         raise LabError(
             f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
             f"helpers have no host here: use another --algorithm"
         )
-    if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
+    if own is None and e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
         schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
     require_paths(e.collective, schedule, layout, fabric, hosts, at)
     return schedule

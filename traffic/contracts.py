@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies import unknown
+from traffic.conventions import BY_TRAFFIC
 from traffic.errors import TrafficError
-from traffic.pattern_check import MESSAGES
 from traffic.schedule import Part, Schedule
 
 Longs = NDArray[np.int64]
@@ -141,14 +141,14 @@ def terms(schedule: Schedule) -> Iterator[Terms]:
 
 def buffer_ratio(schedule: Schedule) -> Fraction:
     """Elements of a rank's buffer over those that nccl-tests' `size` counts: a buffer has room for what arrives and for what is
-    under way as well. Of unequal chunks the size is the most that a rank sends or receives (all_to_all_v, messages); of
+    under way as well. Of unequal chunks the size is the most that a rank sends or receives (all_to_all_v, messages, traces); of
     several collectives, the buffer itself."""
-    if schedule.composed_of:
-        return Fraction(1)
-    if schedule.collective == MESSAGES:
+    if schedule.collective in BY_TRAFFIC:
         natural = schedule.natural_count or 0
         most = max(schedule.sent_per_rank(natural).max(), schedule.received_per_rank(natural).max())
         return Fraction(max(1, natural), max(1, int(most)))
+    if schedule.composed_of:
+        return Fraction(1)
     (only,) = terms(schedule)
     region, k = only.shape.region, only.shape.k
     if schedule.natural_count is None:

@@ -15,8 +15,9 @@ _DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 # Whose parts have sizes of their own.
 _UNEQUAL = ("all_to_all_v",)
 _TWICE = ("all_reduce",)
-# Of messages, `size` is the most that a rank sends or receives.
-_ONCE = ("broadcast", "reduce", "sendrecv", "messages")
+# No collectives: `size` is the most that a rank sends or receives, so that busbw is what the busiest one moves.
+BY_TRAFFIC = ("messages", "trace")
+_ONCE = ("broadcast", "reduce", "sendrecv", *BY_TRAFFIC)
 
 
 def bus_factor(collective: str, n_ranks: int) -> float:

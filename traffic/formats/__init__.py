@@ -20,6 +20,8 @@ READERS: dict[str, Callable[[Source], Schedule]] = {
     "msccl": read_msccl,
     "goal": read_goal,
 }
+# What says how a buffer is cut, not how large it is.
+UNSIZED = ("msccl",)
 # What a file is, if nobody says so.
 _SUFFIXES = {
     ".xml": "msccl",

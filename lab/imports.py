@@ -1,0 +1,45 @@
+"""A schedule of the user's own in a collective's place, read from its file."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.experiment import OWN_SIZE, Experiment
+from traffic import Schedule
+from traffic.contracts import buffer_ratio
+from traffic.conventions import ELEMENT_BYTES
+from traffic.formats import read_schedule, split_spec
+from traffic.formats.source import MAX_FILE_BYTES, Source
+
+
+def read(spec: str) -> Schedule:
+    """'goal:FILE' or 'FILE.goal'. The schedule's algorithm is the file's name. Raises Refused, naming file and line."""
+    format_, file = split_spec(spec)
+    path = Path(file).expanduser()
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise LabError(f"schedule {file!r}: cannot be read: {error.strerror}") from None
+    return read_schedule(format_, Source(path.name, data))
+
+
+def as_experiment(e: Experiment, schedule: Schedule) -> Experiment:
+    """What the file says takes the place of the settings: collective, ranks, and sizes where none are asked for."""
+    if e.ranks not in (None, schedule.n_ranks):
+        raise LabError(
+            f"--ranks {e.ranks}: {schedule.algorithm} has {schedule.n_ranks} ranks: leave it out, or use --ranks "
+            f"{schedule.n_ranks}"
+        )
+    e = replace(e, collective=schedule.collective, algorithm=None, ranks=schedule.n_ranks)
+    if e.min_bytes == OWN_SIZE:
+        size = own_bytes(schedule)
+        e = replace(e, min_bytes=size, max_bytes=size)
+    return e
+
+
+def own_bytes(schedule: Schedule) -> int:
+    """nccl-tests' size of the schedule as its file has it."""
+    if schedule.natural_count is None:
+        raise LabError(f"{schedule.algorithm} says no sizes: use -b and -e")
+    return int(schedule.natural_count / buffer_ratio(schedule)) * ELEMENT_BYTES
