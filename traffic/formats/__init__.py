@@ -11,6 +11,7 @@ from topologies import unknown
 from traffic.errors import TrafficError
 from traffic.formats.goal import read_goal
 from traffic.formats.goal_export import to_goal
+from traffic.formats.matrix import read_matrix
 from traffic.formats.msccl import read_msccl
 from traffic.formats.msccl_export import to_msccl
 from traffic.formats.source import Source
@@ -19,6 +20,7 @@ from traffic.schedule import Schedule
 READERS: dict[str, Callable[[Source], Schedule]] = {
     "msccl": read_msccl,
     "goal": read_goal,
+    "matrix": read_matrix,
 }
 # What says how a buffer is cut, not how large it is.
 UNSIZED = ("msccl",)
@@ -26,6 +28,7 @@ UNSIZED = ("msccl",)
 _SUFFIXES = {
     ".xml": "msccl",
     ".goal": "goal",
+    ".matrix": "matrix",
 }
 WRITERS: dict[str, Callable[[Schedule, int], str]] = {
     "msccl": lambda schedule, _: to_msccl(schedule),
