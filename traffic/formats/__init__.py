@@ -11,6 +11,7 @@ from topologies import unknown
 from traffic.errors import TrafficError
 from traffic.formats.goal import read_goal
 from traffic.formats.goal_export import to_goal
+from traffic.formats.htsim import read_htsim
 from traffic.formats.matrix import read_matrix
 from traffic.formats.msccl import read_msccl
 from traffic.formats.msccl_export import to_msccl
@@ -21,6 +22,7 @@ READERS: dict[str, Callable[[Source], Schedule]] = {
     "msccl": read_msccl,
     "goal": read_goal,
     "matrix": read_matrix,
+    "htsim": read_htsim,
 }
 # What says how a buffer is cut, not how large it is.
 UNSIZED = ("msccl",)
@@ -29,6 +31,7 @@ _SUFFIXES = {
     ".xml": "msccl",
     ".goal": "goal",
     ".matrix": "matrix",
+    ".cm": "htsim",
 }
 WRITERS: dict[str, Callable[[Schedule, int], str]] = {
     "msccl": lambda schedule, _: to_msccl(schedule),
