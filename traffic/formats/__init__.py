@@ -15,6 +15,7 @@ from traffic.formats.htsim import read_htsim
 from traffic.formats.matrix import read_matrix
 from traffic.formats.msccl import read_msccl
 from traffic.formats.msccl_export import to_msccl
+from traffic.formats.nccl_log import read_nccl_rings, read_nccl_trees
 from traffic.formats.source import Source
 from traffic.schedule import Schedule
 
@@ -23,15 +24,18 @@ READERS: dict[str, Callable[[Source], Schedule]] = {
     "goal": read_goal,
     "matrix": read_matrix,
     "htsim": read_htsim,
+    "nccl-ring": read_nccl_rings,
+    "nccl-tree": read_nccl_trees,
 }
 # What says how a buffer is cut, not how large it is.
-UNSIZED = ("msccl",)
+UNSIZED = ("msccl", "nccl-ring", "nccl-tree")
 # What a file is, if nobody says so.
 _SUFFIXES = {
     ".xml": "msccl",
     ".goal": "goal",
     ".matrix": "matrix",
     ".cm": "htsim",
+    ".log": "nccl-ring",
 }
 WRITERS: dict[str, Callable[[Schedule, int], str]] = {
     "msccl": lambda schedule, _: to_msccl(schedule),
