@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traffic
@@ -77,6 +78,19 @@ def test_a_schedule_without_sizes_keeps_the_experiments(tmp_path: Path) -> None:
     count = ours.sizes(Scale())[0].count
     assert theirs.message_bytes(count).tolist() == ours.message_bytes(count).tolist()
     assert theirs.cut == ours.cut
+
+
+def test_a_trace_of_several_collectives_runs_as_one(tmp_path: Path) -> None:
+    """One all-reduce of 4 MB in each of two pairs: each rank sends and receives it once."""
+    file = tmp_path / "pass.txt"
+    file.write_text(
+        "HYBRID_TRANSFORMER model_parallel_NPU_group: 2 all_gpus: 4\n1\na -1 0 ALLREDUCE 4000000 0 NONE 0 0 NONE 0 0\n"
+    )
+    planned = plan(load(None, {"schedule": str(file)}))
+    (size,) = planned.sizes(Scale())
+    assert (planned.experiment.collective, planned.ranks, size.size_bytes) == ("trace", 4, 4_000_000)
+    assert np.bincount(planned.schedule.src, planned.message_bytes(size.count)).tolist() == [4e6] * 4
+    assert planned.cut.seconds(4e6) == pytest.approx(80e-6)
 
 
 def test_predict_shows_it_and_export_writes_it(chain: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

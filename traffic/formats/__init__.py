@@ -16,6 +16,7 @@ from traffic.formats.matrix import read_matrix
 from traffic.formats.msccl import read_msccl
 from traffic.formats.msccl_export import to_msccl
 from traffic.formats.nccl_log import read_nccl_rings, read_nccl_trees
+from traffic.formats.simai import read_simai
 from traffic.formats.source import Source
 from traffic.schedule import Schedule
 
@@ -24,6 +25,7 @@ READERS: dict[str, Callable[[Source], Schedule]] = {
     "goal": read_goal,
     "matrix": read_matrix,
     "htsim": read_htsim,
+    "simai": read_simai,
     "nccl-ring": read_nccl_rings,
     "nccl-tree": read_nccl_trees,
 }
@@ -35,6 +37,7 @@ _SUFFIXES = {
     ".goal": "goal",
     ".matrix": "matrix",
     ".cm": "htsim",
+    ".txt": "simai",
     ".log": "nccl-ring",
 }
 WRITERS: dict[str, Callable[[Schedule, int], str]] = {
