@@ -21,7 +21,7 @@ from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
-from traffic.formats import READERS, WRITERS
+from traffic.formats import FORMATS, WRITERS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -40,7 +40,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
-    "schedule": ((), "[FORMAT:]FILE", f"of your own, in a collective's place: {', '.join(READERS)}"),
+    "schedule": ((), "[FORMAT:]FILE", f"of your own, in a collective's place: {', '.join(FORMATS)}"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),

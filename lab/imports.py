@@ -1,6 +1,7 @@
 """A schedule of the user's own in a collective's place, read from its file."""
 
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 
 from lab.errors import LabError
@@ -8,20 +9,38 @@ from lab.experiment import OWN_SIZE, Experiment
 from traffic import Schedule
 from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES
-from traffic.formats import read_schedule, split_spec
-from traffic.formats.source import MAX_FILE_BYTES, Source
+from traffic.formats import READERS_OF_RANKS, read_schedule, split_spec
+from traffic.formats.source import MAX_FILE_BYTES, MAX_RANKS, Source
 
 
 def read(spec: str) -> Schedule:
     """'goal:FILE' or 'FILE.goal'. The schedule's algorithm is the file's name. Raises Refused, naming file and line."""
     format_, file = split_spec(spec)
     path = Path(file).expanduser()
+    paths = _of_ranks(path) if format_ in READERS_OF_RANKS else [path]
+    return read_schedule(format_, [Source(each.name, _data(each)) for each in paths])
+
+
+def _of_ranks(path: Path) -> list[Path]:
+    """Rank by rank, NAME.0.et, NAME.1.et, ..., of which `path` names the first, or is NAME or NAME.et."""
+    name = path.name.removesuffix(".et").removesuffix(".0")
+    found = sorted(path.parent.glob(f"{escape(name)}.*.et"))
+    numbers = {each.name[len(name) + 1 : -3] for each in found}
+    wanted = [path.parent / f"{name}.{rank}.et" for rank in range(max(1, min(len(found), MAX_RANKS + 1)))]
+    for rank, each in enumerate(wanted):
+        if str(rank) not in numbers:
+            raise LabError(
+                f"schedule {str(path)!r}: there is no {each.name}: a trace has a file for each rank, from 0 on"
+            )
+    return wanted
+
+
+def _data(path: Path) -> bytes:
     try:
         with path.open("rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
+            return opened.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise LabError(f"schedule {file!r}: cannot be read: {error.strerror}") from None
-    return read_schedule(format_, Source(path.name, data))
+        raise LabError(f"schedule {str(path)!r}: cannot be read: {error.strerror}") from None
 
 
 def as_experiment(e: Experiment, schedule: Schedule) -> Experiment:

@@ -5,7 +5,7 @@ import pytest
 
 import traffic
 from tests.unit.broken_files import refusals
-from tests.unit.traffic_fakes import replayed
+from tests.unit.traffic_fakes import Ticks, replayed
 from traffic import Schedule, TrafficError
 from traffic.check import verify
 from traffic.formats.goal import read_goal
@@ -98,7 +98,7 @@ rank 2 { a: recv 400b from 1 tag 1 }
     assert s.calc_ns.tolist() == [100, 0, 2000, 0]
     assert [s.deps_of(i).tolist() for i in range(4)] == [[], [0], [1], [2]]
     assert s.elements(s.natural_count or 0).tolist() == [0, 3, 0, 100]
-    assert replayed(s, s.natural_count or 0)[1] == 0
+    assert replayed(s, s.natural_count or 0, clock=Ticks(1000))[1] == 0
 
 
 def test_irequires_waits_for_a_beginning() -> None:

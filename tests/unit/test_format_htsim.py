@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.broken_files import refusals
-from tests.unit.traffic_fakes import replayed
+from tests.unit.traffic_fakes import Ticks, replayed
 from traffic import Schedule, TrafficError
 from traffic.check import verify
 from traffic.formats.htsim import read_htsim
@@ -39,7 +39,7 @@ def test_triggers_are_dependencies() -> None:
     assert s.waits_to_leave.tolist() == [False, True]
     natural = s.natural_count or 0
     assert s.elements(natural).tolist() == [250, 500, 8]
-    assert replayed(s, natural)[1] == 0
+    assert replayed(s, natural, clock=Ticks(1000))[1] == 0
 
 
 def test_a_start_is_time_that_passes_at_the_sender() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.broken_files import refusals
-from tests.unit.traffic_fakes import replayed
+from tests.unit.traffic_fakes import Ticks, replayed
 from traffic import Schedule, TrafficError
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
@@ -40,7 +40,7 @@ def test_groups_and_bytes() -> None:
     # An all-reduce of two sends its whole buffer, 100 elements; the reduce-scatter half of 400.
     assert s.sent_per_rank(natural).tolist() == [100 + 100 + 200] * 4
     assert natural / buffer_ratio(s) == 400
-    assert replayed(s, natural)[1] == 0
+    assert replayed(s, natural, clock=Ticks(1000))[1] == 0
 
 
 def test_what_is_computed_and_in_which_order() -> None:

@@ -12,7 +12,8 @@ from lab.experiment import load
 from lab.forecast import forecast_of
 from lab.plan import plan
 from lab.scale import Scale
-from traffic.formats import READERS, UNSIZED, split_spec
+from tests.unit.chakra_traces import collective, trace
+from traffic.formats import FORMATS, UNSIZED, split_spec
 from traffic.formats.goal import read_goal
 from traffic.formats.msccl_export import to_msccl
 from traffic.formats.source import Source
@@ -93,6 +94,21 @@ def test_a_trace_of_several_collectives_runs_as_one(tmp_path: Path) -> None:
     assert planned.cut.seconds(4e6) == pytest.approx(80e-6)
 
 
+def test_a_trace_has_a_file_for_each_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1, 2):
+        (tmp_path / f"job.{rank}.et").write_bytes(trace(collective(1, 0, 4_000_000)))
+    (tmp_path / "other.0.et").write_bytes(b"")
+    for spec in ("job.0.et", "job.et", "chakra:job"):
+        format_, colon, name = spec.rpartition(":")
+        planned = plan(load(None, {"schedule": f"{format_}{colon}{tmp_path / name}"}))
+        assert (planned.algorithm, planned.ranks) == ("job.et", 3)
+    (tmp_path / "job.1.et").unlink()
+    assert cli.main(["predict", "--schedule", str(tmp_path / "job.0.et")]) == 2
+    assert "there is no job.1.et: a trace has a file for each rank, from 0 on" in capsys.readouterr().err
+    assert cli.main(["predict", "--schedule", str(tmp_path / "none.et")]) == 2
+    assert "there is no none.0.et" in capsys.readouterr().err
+
+
 def test_predict_shows_it_and_export_writes_it(chain: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["predict", "--schedule", chain]) == 0
     assert "3 ranks, messages chain.goal" in capsys.readouterr().out
@@ -160,4 +176,4 @@ def test_a_format_is_known_by_name_or_ending() -> None:
     assert split_spec("goal:a.xml") == ("goal", "a.xml")
     assert split_spec("dir.d/a.xml") == ("msccl", "dir.d/a.xml")
     assert split_spec("C:a.goal") == ("goal", "C:a.goal")
-    assert set(UNSIZED) <= READERS.keys()
+    assert set(UNSIZED) <= set(FORMATS)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.unit.traffic_fakes import filled, replayed, wrong
+from tests.unit.traffic_fakes import Ticks, filled, replayed, wrong
 from traffic import Schedule, TrafficError
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
@@ -35,8 +35,8 @@ def test_sizes_are_the_messages_own() -> None:
 
 def test_every_message_arrives_whole_and_a_missing_one_is_noticed() -> None:
     s = relay()
-    assert replayed(s, 33)[1] == 0
-    assert replayed(s, 1000)[1] == 0
+    assert replayed(s, 33, clock=Ticks(1000))[1] == 0
+    assert replayed(s, 1000, clock=Ticks(1000))[1] == 0
     # Of what is received: 10 + 21 + 2 elements, but for values that are zero anyway.
     assert wrong(s, filled(s, 33)) > 30
 
@@ -51,7 +51,7 @@ def test_many_messages_between_many_ranks_touch_no_common_place() -> None:
     verify(s)
     # Fewer chunks than messages: only messages of one rank must differ.
     assert s.n_chunks < 2 * int(np.bincount(np.concatenate((s.src, s.dst))).max())
-    assert replayed(s, s.natural_count or 0)[1] == 0
+    assert replayed(s, s.natural_count or 0, clock=Ticks(1000))[1] == 0
 
 
 @pytest.mark.parametrize(

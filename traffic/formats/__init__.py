@@ -4,11 +4,12 @@ To add a format: a file with a function `Source -> Schedule` (raising TrafficErr
 one: `Schedule, elements of a buffer -> text` and a line in WRITERS. The command line and the help pick both up from here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from topologies import unknown
 from traffic.errors import TrafficError
+from traffic.formats.chakra import read_chakra
 from traffic.formats.goal import read_goal
 from traffic.formats.goal_export import to_goal
 from traffic.formats.htsim import read_htsim
@@ -29,6 +30,11 @@ READERS: dict[str, Callable[[Source], Schedule]] = {
     "nccl-ring": read_nccl_rings,
     "nccl-tree": read_nccl_trees,
 }
+# Traces of which each rank has its own.
+READERS_OF_RANKS: dict[str, Callable[[Sequence[Source]], Schedule]] = {
+    "chakra": read_chakra,
+}
+FORMATS = (*READERS, *READERS_OF_RANKS)
 # What says how a buffer is cut, not how large it is.
 UNSIZED = ("msccl", "nccl-ring", "nccl-tree")
 # What a file is, if nobody says so.
@@ -38,6 +44,7 @@ _SUFFIXES = {
     ".matrix": "matrix",
     ".cm": "htsim",
     ".txt": "simai",
+    ".et": "chakra",
     ".log": "nccl-ring",
 }
 WRITERS: dict[str, Callable[[Schedule, int], str]] = {
@@ -49,18 +56,21 @@ WRITERS: dict[str, Callable[[Schedule, int], str]] = {
 def split_spec(spec: str) -> tuple[str, str]:
     """'goal:FILE' or 'FILE.goal' -> format and file. Raises TrafficError for a format that is not known."""
     name, colon, file = spec.partition(":")
-    if colon and name in READERS:
+    if colon and name in FORMATS:
         return name, file
     suffix = PurePath(spec).suffix
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix], spec
     if colon and name.isidentifier() and not suffix:
-        raise TrafficError(unknown("format", name, READERS))
+        raise TrafficError(unknown("format", name, FORMATS))
     raise TrafficError(
-        f"schedule {spec!r}: write FORMAT:FILE, with one of the formats {', '.join(READERS)}, or a file in {', '.join(_SUFFIXES)}"
+        f"schedule {spec!r}: write FORMAT:FILE, with one of the formats {', '.join(FORMATS)}, or a file in {', '.join(_SUFFIXES)}"
     )
 
 
-def read_schedule(format_: str, source: Source) -> Schedule:
-    """Raises TrafficError naming the file, and its line where there is one to name."""
+def read_schedule(format_: str, sources: Sequence[Source]) -> Schedule:
+    """sources: one, or of READERS_OF_RANKS each rank's. Raises TrafficError naming the file, and its line where it has lines."""
+    if format_ in READERS_OF_RANKS:
+        return READERS_OF_RANKS[format_](sources)
+    (source,) = sources
     return READERS[format_](source)
