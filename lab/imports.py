@@ -50,6 +50,8 @@ def as_experiment(e: Experiment, schedule: Schedule) -> Experiment:
             f"--ranks {e.ranks}: {schedule.algorithm} has {schedule.n_ranks} ranks: leave it out, or use --ranks "
             f"{schedule.n_ranks}"
         )
+    if schedule.natural_count is not None and not own_bytes(schedule):
+        raise LabError(f"{schedule.algorithm} sends messages of 0 bytes alone: a run needs one with more")
     e = replace(e, collective=schedule.collective, algorithm=None, ranks=schedule.n_ranks)
     if e.min_bytes == OWN_SIZE:
         size = own_bytes(schedule)

@@ -9,9 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from traffic.conventions import ELEMENT_BYTES
+from traffic.errors import TrafficError
 from traffic.pattern import own_chunks
 from traffic.pattern_check import MESSAGES
 from traffic.schedule import Schedule, ScheduleBuilder
+
+# A rank's messages, all of which are looked at for each; and chunks of all ranks together, whose sizes are kept.
+MAX_PER_RANK = 1 << 16
+MAX_CHUNKS = 1 << 24
 
 
 class MessageBuilder:
@@ -33,8 +38,9 @@ class MessageBuilder:
         return len(self._operations) - 1
 
     def build(self) -> Schedule:
-        """Raises TrafficError for waits for later operations."""
+        """Raises TrafficError for waits for later operations, and for more messages at a rank than there is room for."""
         flows = [(src, dst) for src, dst, *_ in self._operations if src != dst]
+        self._require_room(flows)
         chunks = own_chunks(flows, self._n_ranks)
         sizes = np.zeros((self._n_ranks, max(chunks, default=-1) + 1), dtype=np.int64)
         builder = ScheduleBuilder(MESSAGES, self._algorithm, self._n_ranks, sizes.shape[1], chunk_elements=sizes)
@@ -47,3 +53,13 @@ class MessageBuilder:
             sizes[[src, dst], chunk] = -(-amount // ELEMENT_BYTES)
             builder.send(src, dst, chunk, reduce=False, after=after, channel=channel)
         return builder.build()
+
+    def _require_room(self, flows: Sequence[tuple[int, int]]) -> None:
+        """There are fewer chunks than twice the messages of the busiest rank."""
+        per_rank = np.bincount(np.array(flows, dtype=np.int64).reshape(-1), minlength=1)
+        most = min(MAX_PER_RANK, MAX_CHUNKS // (2 * self._n_ranks))
+        if per_rank.max() > most:
+            raise TrafficError(
+                f"{self._algorithm}: rank {per_rank.argmax()} sends and receives {per_rank.max()} messages: with "
+                f"{self._n_ranks} ranks use {most} or fewer at each"
+            )

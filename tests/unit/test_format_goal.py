@@ -50,13 +50,13 @@ def test_ours_survive_a_round_trip(collective: str, algorithm: str, n_ranks: int
 
 
 def test_a_ring_waits_for_what_it_waited_for() -> None:
-    """From the second step on each send waits for what came, and for the rank's own send before it."""
+    """From the second step on each send waits for what came from the left; the four of the first step for nothing."""
     ring = traffic.schedule("all_reduce", "ring", 4)
     back = read(to_goal(ring, 4))
     for s in range(len(back)):
-        came = {(int(back.src[d]), int(back.dst[d])) for d in back.deps_of(s).tolist()}
+        came = [(int(back.src[d]), int(back.dst[d])) for d in back.deps_of(s).tolist()]
         rank = int(back.src[s])
-        assert came in ({((rank - 1) % 4, rank), (rank, (rank + 1) % 4)}, set())
+        assert came in ([((rank - 1) % 4, rank)], [])
     assert np.count_nonzero(np.diff(back.dep_start) == 0) == 4
 
 

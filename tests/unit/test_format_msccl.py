@@ -53,6 +53,11 @@ def test_a_ring_comes_back_send_by_send() -> None:
     back = read(to_msccl(ring))
     assert sends_by_rank(back) == sends_by_rank(ring)
     assert [row[2] for row in sends_by_rank(back)[0]] == [0, 3, 2, 1, 0, 3]
+    # It waits for what came from the left, each time but the first.
+    for s in range(len(back)):
+        rank = int(back.src[s])
+        assert [(int(back.src[d]), int(back.dst[d])) for d in back.deps_of(s)] in ([((rank - 1) % 4, rank)], [])
+    assert np.count_nonzero(np.diff(back.dep_start) == 0) == 4
     assert back.sent_per_rank(1000).tolist() == [1500] * 4
 
 

@@ -154,6 +154,12 @@ def test_a_refusal_is_one_line_and_status_2(
     assert out == "" and err.startswith(f"run_topo.py: {says}") and err.count("\n") == 1
 
 
+def test_messages_of_no_bytes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.goal").write_text("num_ranks 2\nrank 0 {\nsend 0b to 1\n}\nrank 1 {\nrecv 0b from 0\n}\n")
+    assert cli.main(["predict", "--schedule", str(tmp_path / "a.goal"), "-b", "4K", "-e", "4K"]) == 2
+    assert capsys.readouterr().err == "run_topo.py: a.goal sends messages of 0 bytes alone: a run needs one with more\n"
+
+
 def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.goal").write_text("num_ranks 2\nrank 0 {\nsend all\n}\n")
     assert cli.main(["predict", "--schedule", str(tmp_path / "bad.goal")]) == 2

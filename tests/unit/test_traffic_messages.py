@@ -9,7 +9,7 @@ from tests.unit.traffic_fakes import Ticks, filled, replayed, wrong
 from traffic import Schedule, TrafficError
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
-from traffic.messages import MessageBuilder
+from traffic.messages import MAX_PER_RANK, MessageBuilder
 from traffic.schedule import ScheduleBuilder
 
 
@@ -52,6 +52,17 @@ def test_many_messages_between_many_ranks_touch_no_common_place() -> None:
     # Fewer chunks than messages: only messages of one rank must differ.
     assert s.n_chunks < 2 * int(np.bincount(np.concatenate((s.src, s.dst))).max())
     assert replayed(s, s.natural_count or 0, clock=Ticks(1000))[1] == 0
+
+
+def test_more_messages_than_there_is_room_for_are_refused() -> None:
+    b = MessageBuilder("hand", 2)
+    for _ in range(MAX_PER_RANK + 1):
+        b.send(0, 1, 4)
+    with pytest.raises(TrafficError) as refusal:
+        b.build()
+    assert str(refusal.value) == (
+        "hand: rank 0 sends and receives 65537 messages: with 2 ranks use 65536 or fewer at each"
+    )
 
 
 @pytest.mark.parametrize(

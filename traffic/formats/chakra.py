@@ -22,7 +22,7 @@ from traffic.conventions import ELEMENT_BYTES, buffer_elements
 from traffic.errors import TrafficError
 from traffic.formats.chakra_file import COLLECTIVE, COMP, MEM_LOAD, MEM_STORE, RECV, SEND, Node, read_nodes
 from traffic.formats.simai import TRACE
-from traffic.formats.source import MAX_CALC_NS, MAX_MESSAGE_BYTES, MAX_OPERATIONS, MAX_RANKS, Source
+from traffic.formats.source import MAX_CALC_NS, MAX_CHUNKS, MAX_MESSAGE_BYTES, MAX_OPERATIONS, MAX_RANKS, Source
 from traffic.schedule import Schedule, ScheduleBuilder
 
 _BARRIER = 9
@@ -60,6 +60,7 @@ class _Trace:
         # The operation after which a node is over at its rank, None if nothing is before; of sends, what arrives.
         self._over: dict[_Key, int | None] = {}
         self._arrives: dict[_Key, int] = {}
+        self._n_chunks = 0
         self._made: dict[tuple[str, int], Schedule] = {}
         self._channels: dict[str, int] = {}
 
@@ -77,9 +78,9 @@ class _Trace:
                 self._over[rank, node.id] = self._composer.join(rank, [*after, self._arrives[event.after[0]]])
             else:
                 self._over[rank, node.id] = self._alone(rank, node, after)
-            if len(self._composer) > MAX_OPERATIONS:
+            if len(self._composer) > MAX_OPERATIONS or self._n_chunks * len(self._nodes) > MAX_CHUNKS:
                 raise TrafficError(
-                    f"{self._sources[0].name}: more than {MAX_OPERATIONS} operations: use a shorter trace"
+                    f"{self._sources[0].name}: more operations than there is room for: use a shorter trace"
                 )
         made = self._composer.build()
         if made.is_local.all():
@@ -226,6 +227,7 @@ class _Trace:
     def _send(self, src: int, node: Node, after: list[int]) -> None:
         dst, size = node.whole("comm_dst"), node.whole("comm_size")
         assert dst is not None and size is not None
+        self._n_chunks += 1
         begins = {src: self._composer.join(src, after)} if after else {}
         ended = self._composer.place(
             _one_way(), -(-size // ELEMENT_BYTES), (src, dst), begins, self._channel_of("messages")
@@ -243,6 +245,7 @@ class _Trace:
         kind, size = _kind(first)
         collective = _COLLECTIVES[kind]
         made = self._schedule_of(collective, len(ranks))
+        self._n_chunks += made.n_chunks
         whole = ELEMENT_BYTES if kind == _BARRIER else size * (len(ranks) if collective == "all_gather" else 1)
         count = ceil(buffer_elements(collective, whole, len(ranks)) * buffer_ratio(made))
         channel = self._channel_of(f"group {_group(first)}")

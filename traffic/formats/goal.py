@@ -87,8 +87,9 @@ def read_goal(source: Source) -> Schedule:
         if o.kind == "calc":
             over[at] = done(builder.calc(o.rank, o.amount, after=numbers(waits)))
         elif o.kind == "send":
-            numbered[at] = builder.send(o.rank, o.peer, o.amount, after=numbers(waits))
-            over[at] = left((o.rank, o.peer, 0), numbered[at])
+            connection = (o.rank, o.peer, 0)
+            numbered[at] = builder.send(o.rank, o.peer, o.amount, after=numbers(waits, connection))
+            over[at] = left(connection, numbered[at])
     return builder.build()
 
 

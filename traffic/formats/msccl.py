@@ -162,6 +162,7 @@ class _Lowering:
         self._over[at] = over
 
     def _send(self, at: At, block: ThreadBlock, over: Progress) -> Progress:
+        connection = (block.gpu, block.send, block.channel)
         receive = self._receiver[at]
         other = self._p.step(receive)
         number = self._builder.send(
@@ -171,11 +172,11 @@ class _Lowering:
             dst_chunk=self._staging.get(receive, self._lands[receive]),
             n_chunks=other.n_chunks,
             reduce=other.adds and not self._is_staged(other),
-            after=numbers(over),
+            after=numbers(over, connection),
             channel=block.channel,
         )
         self._message[at] = number
-        return left((block.gpu, block.send, block.channel), number)
+        return left(connection, number)
 
     def _unstage(self, at: At, over: Progress) -> Progress:
         """What is done with a message that did not go straight to its place: of rrs, this place is added to the message."""

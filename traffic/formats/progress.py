@@ -5,8 +5,6 @@ things. So what a later operation waits for is a set of numbers. Of one connecti
 leave and arrive in the order in which they stand.
 """
 
-from collections.abc import Iterable
-
 from traffic.schedule import Connection
 
 # ("in" or "out", connection) or ("local", number) -> the operation's number.
@@ -34,10 +32,6 @@ def both(*parts: Progress) -> Progress:
     return merged
 
 
-def numbers(*parts: Progress) -> list[int]:
-    """To wait for."""
-    return _sorted(both(*parts).values())
-
-
-def _sorted(values: Iterable[int]) -> list[int]:
-    return sorted(set(values))
+def numbers(progress: Progress, connection: Connection | None = None) -> list[int]:
+    """To wait for; connection: of the send that waits, whose earlier sends have left anyway."""
+    return sorted({number for key, number in progress.items() if key != ("out", connection)})

@@ -19,7 +19,7 @@ import numpy as np
 
 import traffic
 from traffic.errors import TrafficError
-from traffic.formats.source import MAX_CALC_NS, MAX_MESSAGE_BYTES, MAX_OPERATIONS, MAX_RANKS, Source, shown
+from traffic.formats.source import MAX_CALC_NS, MAX_CHUNKS, MAX_MESSAGE_BYTES, MAX_OPERATIONS, MAX_RANKS, Source, shown
 from traffic.schedule import Schedule
 from traffic.workloads.plan import CALC, Phase, PlanBuilder
 from traffic.workloads.planned import planned_schedule
@@ -73,10 +73,8 @@ def read_simai(source: Source) -> Schedule:
     for layer in reversed(layers):
         made.blocking(f"{layer.name} input gradient", layer.input_gradient)
         made.weight_gradient(layer)
-    if made.n_sends > MAX_OPERATIONS:
-        raise TrafficError(
-            f"{source.name}: {made.n_sends} messages are more than {MAX_OPERATIONS}: use fewer layers or ranks"
-        )
+    if made.n_sends > MAX_OPERATIONS or made.n_chunks * n_ranks > MAX_CHUNKS:
+        raise TrafficError(f"{source.name}: up to {made.n_sends} messages are too many: use fewer layers or ranks")
     if not made.n_sends:
         raise TrafficError(f"{source.name}: nothing is sent: no layer has a collective of two ranks or more")
     planned = planned_schedule(made.plan.build(), made.calc_s, _default)
@@ -144,7 +142,7 @@ class _Pass:
     def __init__(self, groups: Mapping[str, Groups], n_ranks: int) -> None:
         self.plan = PlanBuilder(n_ranks)
         self.calc_s: list[Floats] = []
-        self.n_sends = 0
+        self.n_sends = self.n_chunks = 0
         self._groups, self._n_ranks = groups, n_ranks
         self._last: tuple[int, ...] = ()
 
@@ -170,5 +168,6 @@ class _Pass:
         if not work.collective or n < 2 or not work.n_bytes:
             return after
         self.n_sends += n_groups * 2 * n * (n - 1)
+        self.n_chunks += n_groups * 2 * n
         self.calc_s.append(np.zeros(0))
         return (self.plan.add(Phase(name, work.collective, work.axis, groups, work.n_bytes, after=after)),)

@@ -11,8 +11,8 @@ from traffic.errors import TrafficError
 MAX_FILE_BYTES = 64 << 20
 MAX_OPERATIONS = 2_000_000
 MAX_RANKS = 1024
-# Of all ranks' buffers together; the check holds a few bytes for each.
-MAX_CHUNKS = 1 << 24
+# Of all ranks' buffers together; the check holds a bit of each rank for each.
+MAX_CHUNKS = 1 << 22
 MAX_MESSAGE_BYTES = 1 << 40
 # A day.
 MAX_CALC_NS = 86_400 * 10**9
