@@ -17,7 +17,7 @@ _UNEQUAL = ("all_to_all_v",)
 _TWICE = ("all_reduce",)
 # No collectives: `size` is the most that a rank sends or receives, so that busbw is what the busiest one moves.
 BY_TRAFFIC = ("messages", "trace")
-_ONCE = ("broadcast", "reduce", "sendrecv", *BY_TRAFFIC)
+_ONCE = ("broadcast", "reduce", "sendrecv")
 
 
 def bus_factor(collective: str, n_ranks: int) -> float:
@@ -26,7 +26,7 @@ def bus_factor(collective: str, n_ranks: int) -> float:
         return 2 * (n_ranks - 1) / n_ranks
     if collective in (*_DIVIDED, *_UNEQUAL):
         return (n_ranks - 1) / n_ranks
-    if collective in _ONCE:
+    if collective in (*_ONCE, *BY_TRAFFIC):
         return 1.0
     raise TrafficError(unknown("collective", collective, (*_TWICE, *_DIVIDED, *_UNEQUAL, *_ONCE)))
 
