@@ -39,6 +39,8 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),
+    "slice_bytes": ((), "SIZE", "cut messages into slices of this at most, so that a step need not wait for a whole chunk"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),

@@ -27,6 +27,8 @@ DEFAULT_FILE = Path(__file__).resolve().parent.parent / "experiments" / "default
 MIN_MTU, MAX_MTU = 576, 9216
 # What a column of the results holds, and what no run comes to the end of.
 _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
+# NCCL's MAXCHANNELS.
+MAX_CHANNELS = 64
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
 
@@ -37,7 +39,8 @@ class Experiment:
 
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
     own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
-    pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; controller:
+    pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels: connections between two ranks that
+    share the buffer; slice_bytes: of a message, at most, in one slice of its largest, None = whole messages; controller:
     None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`;
     scale: None = chosen to fit the machine and time_limit_s.
     """
@@ -54,6 +57,8 @@ class Experiment:
     controller: str | None = None
     collective: str = "all_reduce"
     algorithm: str | None = None
+    channels: int = 1
+    slice_bytes: int | None = None
     transport: str = "tcp"
     placement: str = "contiguous"
     ranks: int | None = None
@@ -232,6 +237,8 @@ SETTINGS: dict[str, Setting] = {
         _setting("routing", "controller", _controller),
         _setting("traffic", "collective", _text),
         _setting("traffic", "algorithm", _text),
+        _setting("traffic", "channels", _between(1, MAX_CHANNELS)),
+        _setting("traffic", "slice_bytes", _size),
         _setting("traffic", "transport", _text),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", _between(1, _MAX_INT64)),

@@ -25,8 +25,11 @@ from traffic.check import verify
 from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
+from traffic.split import with_channels, with_slices
 from traffic.transport import Endpoint
 
+# Of one message: more cost the replay more than they gain.
+MAX_SLICES = 64
 # Of the replay engine, for one send.
 _BYTES_PER_SEND = 100
 # What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
@@ -45,10 +48,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan(Site):
-    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together."""
+    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together; slices: that a message is cut into."""
 
     schedule: Schedule
     b_acc_mbps: float
+    slices: int
 
     @property
     def algorithm(self) -> str:
@@ -180,8 +184,8 @@ class Plan(Site):
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of nccl-tests' size, that the smallest message carries."""
-        return float(self._shares[self._shares > 0].min())
+        """Of nccl-tests' size, that the smallest message carries; slices follow each other, as frames of a message do."""
+        return float(self._shares[self._shares > 0].min()) * self.slices
 
     @cached_property
     def load(self) -> Load:
@@ -214,9 +218,11 @@ def plan(experiment: Experiment) -> Plan:
     fabric, hosts = chosen.fabric, chosen.hosts
     if len(hosts) < 2:
         raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
-    schedule = _schedule(experiment, fabric, hosts)
+    whole = _schedule(experiment, fabric, hosts)
+    slices = _slices(experiment, whole)
+    schedule = with_slices(whole, slices) if slices > 1 else whole
     verify(schedule)
-    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
+    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), slices)
     planned.sizes(experiment.scale or Scale())
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
@@ -237,7 +243,22 @@ def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
     if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
         schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
     require_paths(e.collective, schedule, layout, fabric, hosts, at)
-    return schedule
+    return with_channels(schedule, e.channels) if e.channels > 1 else schedule
+
+
+def _slices(e: Experiment, schedule: Schedule) -> int:
+    """As many as the largest message of the largest size needs."""
+    if e.slice_bytes is None:
+        return 1
+    whole = schedule.natural_count or schedule.n_chunks
+    largest_bytes = float(schedule.elements(whole).max() / whole * buffer_ratio(schedule)) * e.max_bytes
+    slices = max(1, math.ceil(largest_bytes / e.slice_bytes))
+    if slices > MAX_SLICES:
+        raise LabError(
+            f"--slice-bytes {format_size(e.slice_bytes)} cuts a message of {format_size(largest_bytes)} into {slices} slices, more "
+            f"than {MAX_SLICES}: use --slice-bytes {format_size(math.ceil(largest_bytes / MAX_SLICES))} or more"
+        )
+    return slices
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
@@ -260,6 +281,11 @@ def _check_experiment(e: Experiment) -> None:
 
 def _check_pattern(e: Experiment) -> None:
     """A setting that would be ignored is a misunderstanding."""
+    if e.collective in traffic.PATTERNS and (e.channels > 1 or e.slice_bytes is not None):
+        raise LabError(
+            f"--channels and --slice-bytes are not for {e.collective}, whose flows are apart: use --flows-per-host, or "
+            f"--collective {', '.join(traffic.COLLECTIVES)}"
+        )
     if e.flows_per_host != 1 and e.collective not in traffic.PATTERNS:
         raise LabError(
             f"--flows-per-host {e.flows_per_host} is not for {e.collective}, whose algorithm says who sends to whom: "

@@ -214,3 +214,36 @@ def test_memory_of_a_collective_that_only_copies() -> None:
 def test_more_ranks_than_can_be_planned_are_refused() -> None:
     with pytest.raises(Refused, match="use --ranks 1024 or fewer"):
         planned(topology="spine-leaf:leaves=256,hosts_per_leaf=8")
+
+
+def test_channels_are_connections_that_share_the_buffer() -> None:
+    """Ring of 16, 1 GiB in 4 channels: 64 connections, each with 30 messages of a sixty-fourth."""
+    whole, split = planned(), planned(channels=4)
+    assert (len(whole.schedule.connections), len(split.schedule.connections)) == (16, 64)
+    (row,) = split.sizes(Scale(8000, 64))[-1:]
+    assert set(split.message_bytes(row.count).tolist()) == {2**30 // 64 // 16 // 4}
+    assert len(split.schedule) == 64 * 30
+
+
+def test_slices_are_no_larger_than_asked() -> None:
+    """A step's message of 64 MiB in slices of 20 MiB at most: four of 16 MiB, which wait for slices of the step before."""
+    p = planned(slice_bytes="20M")
+    assert p.slices == 4
+    (row,) = p.sizes(Scale(8000, 64))[-1:]
+    assert set(p.message_bytes(row.count).tolist()) == {2**24 // 64}
+    # One slice does not stand for a step.
+    assert p.frames_per_step(row) == planned().frames_per_step(row)
+    assert planned(slice_bytes="1G").schedule.n_chunks == 16
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"slice_bytes": "4K"}, "--slice-bytes 4KiB cuts a message of 64MiB into 16384 slices, more than 64: use --slice-bytes 1MiB or more"),
+        ({"channels": 65}, "--channels = 65 is too large: use 64 or less"),
+        ({"collective": "incast", "channels": 2}, "--channels and --slice-bytes are not for incast"),
+    ],
+)  # fmt: skip
+def test_impossible_pieces_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        planned(**settings)
