@@ -62,7 +62,7 @@ def model(*, quick: bool) -> list[Figure]:
     runs += [("rails", _RAILS, "all_reduce", "hierarchical"), ("rails", _RAILS, "all_to_all", "hierarchical")]
     figures = []
     for where, fabric, collective, algorithm in runs[:1] if quick else runs:
-        traffic = ("--collective", collective, "--algorithm", algorithm, "-b", "4M", "-e", "4M", "-n", 3, "-w", 1)
+        traffic = ("--collective", collective, "--algorithm", algorithm, "-b", "5M", "-e", "5M", "-n", 3, "-w", 1)
         network = ("--topology", fabric, "--link-rate", "20Mbit", "--scale", "1")
         _, (row,) = machine.run(*network, *traffic, python=sys.executable, deadline_s=300)
         measured, predicted = float(row["time_s"]), float(row["predicted_s"] or "nan")
