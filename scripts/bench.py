@@ -47,6 +47,7 @@ GROUPS = {
     "failover": Group("failover:failover", 180, "packets lost when an uplink goes down under load, and when it is back"),
     "steady": Group("bringup:steady", 120, "threads and open files after 5 iterations and after 50"),
     "rules": Group("rules:rules", 60, "CPU time to compute all rules of 1024 hosts, and those after a failure"),
+    "schedulers": Group("schedulers:schedulers", 120, "CPU time of circuit schedulers on a 128 x 128 demand matrix"),
     "bringup": Group("bringup:bringup", 900, "1024 links and 512 hosts up and down, and their memory, against stock Mininet"),
 }  # fmt: skip
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from topologies.errors import Refused, unknown
 from topologies.units import parse_duration_us
 
-_TIMES = re.compile(r"^(?P<switching>[^+~]+)(?:\+(?P<link_up>[^+~]+))?(?:~(?P<jitter>[^+~]+))?$")
+# switching, link-up, jitter
+_TIMES = re.compile(r"^([^+~]+)(?:\+([^+~]+))?(?:~([^+~]+))?$")
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,13 @@ def parse_device(text: str) -> OcsDevice:
     if text in DEVICES:
         return DEVICES[text]
     times = _TIMES.match(text)
-    if not times or not (text.strip()[:1].isdigit() or text.strip()[:1] == "."):
+    try:
+        parts = [parse_duration_us(part or "0") for part in times.groups()] if times else []
+    except Refused:
+        parts = []
+    if not parts:
         raise Refused(
             f"{unknown('optical switch', text, DEVICES)}, or give its dark time, such as 25ms or 20us+5ms~1ms"
         )
-    switching, link_up, jitter = (parse_duration_us(times[key] or "0") for key in ("switching", "link_up", "jitter"))
-    return OcsDevice(text, None, switching, link_up, jitter)
+    switching_us, link_up_us, jitter_us = parts
+    return OcsDevice(text, None, switching_us, link_up_us, jitter_us)

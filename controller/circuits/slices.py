@@ -39,7 +39,7 @@ class Parameters:
     rate_mbps: of one circuit; uplinks: circuits that an end can have at once; dark_us: how long one that changes is dark;
     slice_us: the length of slices, where the scheduler does not choose it; packet_mbps: an end's rate into a packet
     network beside the circuits, 0 = there is none; cutoff_bytes: the size from which a message waits for a circuit of its
-    own (15 MB in Opera, NSDI 2020); seed: of what is drawn.
+    own (15 MB in Opera, NSDI 2020).
     """
 
     rate_mbps: float = 100_000.0
@@ -48,7 +48,6 @@ class Parameters:
     slice_us: float = 200.0
     packet_mbps: float = 0.0
     cutoff_bytes: int = 15_000_000
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -128,6 +127,8 @@ def check_matching(matching: Matching, n: int) -> None:
         led_from[j] = i
 
 
-def without_idle(assignment: Sequence[int], demand: DemandMatrix) -> Matching:
+def without_idle(assignment: Sequence[int] | npt.NDArray[np.integer], demand: DemandMatrix) -> Matching:
     """The matching that leaves out the circuits which nothing would be sent over, among them those to oneself."""
-    return tuple(int(j) if demand[i, j] > 0 else None for i, j in enumerate(assignment))
+    columns = np.asarray(assignment)
+    needed = demand[np.arange(len(demand)), columns] > 0
+    return tuple(j if used else None for j, used in zip(columns.tolist(), needed.tolist(), strict=True))
