@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controller.circuits import SCHEDULERS
 from controller.circuits.changing import CrossConnects
 from controller.circuits.plan import Plan, PlannedSlice
 from controller.circuits.scheduler import parse_scheduler
@@ -83,6 +82,9 @@ def plan_from_data(data: Mapping[str, Any], fabric: Fabric) -> Plan:
     if bool(slices) == bool(scheduler):
         raise Refused("a plan has either slices or a scheduler")
     if scheduler is not None:
+        # Not above: the controller reads circuits with this file, and need not wait for scipy.
+        from controller.circuits.schedulers import SCHEDULERS
+
         parse_scheduler(str(scheduler), SCHEDULERS)
     default_us = _duration("slice", data["slice"]) if "slice" in data else None
     joined = uplinks(fabric)
@@ -147,6 +149,17 @@ def circuits_from_texts(texts: Iterable[Any], joined: Uplinks, what: str) -> dic
     for circuit in sorted(parsed, key=lambda circuit: (circuit.port is None) + (circuit.peer_port is None)):
         board.put(circuit)
     return {ocs: dict(its) for ocs, its in board.cross_connects.items()}
+
+
+def texts_of(circuits: Mapping[str, CrossConnects], joined: Uplinks) -> list[str]:
+    """The inverse: each circuit once, by the names of switches and ports."""
+    at = {(u.ocs, u.ocs_port): f"{u.switch}:{u.port}" for its in joined.of for u in its}
+    return [
+        f"{at[ocs, i]} {'-' if its.get(o) == i else '>'} {at[ocs, o]}"
+        for ocs, its in sorted(circuits.items())
+        for i, o in sorted(its.items())
+        if its.get(o) != i or i < o
+    ]
 
 
 @dataclass(frozen=True)

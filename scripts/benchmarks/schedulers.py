@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from benchmarks.figure import Figure, Target, figure
-from controller.circuits import SCHEDULERS, slices_of
+from controller.circuits.schedulers import SCHEDULERS, slices_of
 from controller.circuits.slices import Parameters, demand_matrix
 
 _N = 128

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.circuits import SCHEDULERS, slices_of
 from controller.circuits.plan import Plan, PlannedSlice, check_plan, planned
-from controller.circuits.plan_file import plan_from_csv, plan_from_toml, read_plan
+from controller.circuits.plan_file import circuits_from_texts, plan_from_csv, plan_from_toml, read_plan, texts_of
+from controller.circuits.schedulers import SCHEDULERS, slices_of
 from controller.circuits.slices import DemandMatrix, Parameters, demand_matrix
 from controller.circuits.uplinks import uplinks
 from topologies.errors import Refused
@@ -76,6 +76,12 @@ def test_a_dragonflys_routers_are_joined_by_name() -> None:
     ends = {own.number: far.node for own, far, _ in fabric.neighbours(ocs)}
     (a, b), (c, d) = plan.slices[0].circuits[ocs].items()
     assert {(ends[a], ends[b]), (ends[c], ends[d])} == {("g1r1", "g2r1"), ("g2r1", "g1r1")}
+
+
+def test_circuits_by_name_and_back() -> None:
+    texts = ["leaf1:5 - leaf2:5", "leaf3:5 > leaf4:5", "leaf4:6 > leaf1:6"]
+    joined = uplinks(FABRIC)
+    assert texts_of(circuits_from_texts(texts, joined, "test"), joined) == texts
 
 
 def one(*circuits: str, settings: str = 'slice = "100ms"') -> str:

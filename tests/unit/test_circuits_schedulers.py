@@ -8,10 +8,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from controller.circuits import SCHEDULERS, scheduler, slices_of
 from controller.circuits.conformance import check_file, check_scheduler
 from controller.circuits.cost import break_even_bytes, drain_us, worth_changing
 from controller.circuits.rotation import rotations
+from controller.circuits.schedulers import SCHEDULERS, scheduler, slices_of
 from controller.circuits.schedulers.multi_uplink import best_circuits
 from controller.circuits.schedulers.opera import waits_for_circuit
 from controller.circuits.schedulers.ring_permutations import strides
