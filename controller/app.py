@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from controller import openflow
-from controller.circuits.device import OcsDevice
+from controller.circuits.device import Manner
 from controller.demand import Demand
 from controller.exchange import Exchange, NoAnswer
 from controller.loads import Loads, loads
-from controller.ocs import CircuitChanger, InTheDark
+from controller.ocs import CircuitChanger
 from controller.openflow import ofp
 from controller.policy import Announced, Policy, Reactive
 from controller.rules import SwitchRules
@@ -55,7 +55,7 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         fabric: Fabric,
         policy: Policy,
         policy_name: str,
-        circuits: tuple[OcsDevice, InTheDark] | None = None,
+        manner: Manner | None = None,
         wsgi: Any = None,
         **_kwargs: Any,
     ) -> None:
@@ -76,7 +76,7 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         self._refused: set[str] = set()
         self._confirmed: Mapping[str, SwitchRules] | None = None
         self._dirty = hub.Event()
-        self.circuits = CircuitChanger(self, *circuits) if circuits else None
+        self.circuits = CircuitChanger(self, manner) if manner else None
         if wsgi is not None:
             from controller.rest import register
 

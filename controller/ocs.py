@@ -1,19 +1,13 @@
-"""Changes the circuits of real optical switches: carries out `circuits.changing`, and measures how long circuits were dark.
-
-What packets meet meanwhile is the packet switches' choice:
-
-drop       they send on, into the dark
-divert     before anything goes dark they take other ways, where there are any
-"""
+"""Changes the circuits of real optical switches: carries out `circuits.changing`, and measures how long circuits were dark."""
 
 import logging
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from controller.circuits.changing import CrossConnects, Phase, check_bijective, reconfiguration, rules_of
-from controller.circuits.device import OcsDevice
+from controller.circuits.device import Manner
 from controller.circuits.plan_file import circuits_from_texts, texts_of
 from controller.circuits.routing import Circuits, OverCircuits, Ways
 from controller.circuits.uplinks import uplinks
@@ -26,7 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("controller")
 
-InTheDark = Literal["drop", "divert"]
 # Packet switches confirm within milliseconds; one that does not for so long has gone.
 _SETTLE_S, _POLL_S = 10.0, 0.001
 _REMEMBERED = 10_000
@@ -54,11 +47,9 @@ class Dark:
 class CircuitChanger:
     """One change at a time; `history` has the last ones."""
 
-    def __init__(self, app: "FabricApp", device: OcsDevice, in_the_dark: InTheDark = "drop", seed: int = 0) -> None:
+    def __init__(self, app: "FabricApp", manner: Manner) -> None:
         self._app = app
-        self._device = device
-        self._seed = seed
-        self._in_the_dark = in_the_dark
+        self._manner = manner
         self._lock = hub.BoundedSemaphore(1)
         self.n_changes = 0
         self.history: deque[Dark] = deque(maxlen=_REMEMBERED)
@@ -67,8 +58,6 @@ class CircuitChanger:
         self._ports = {
             s.name: [p.number for p in fabric.ports_of(s.name)] for s in fabric.switches if s.role == OCS_ROLE
         }
-        for ocs, ports in self._ports.items():
-            device.check_radix(ocs, len(ports))
 
     @property
     def policy(self) -> OverCircuits:
@@ -87,15 +76,20 @@ class CircuitChanger:
 
     def _set(self, wanted: Circuits) -> list[Dark]:
         present = {ocs: dict(self.policy.set_up.get(ocs, {})) for ocs in self._ports}
-        dark_us = self._device.dark_us(self.n_changes, self._seed)
-        planned = reconfiguration(present, wanted, dict.fromkeys(self._ports, dark_us))
+        dark_us = self._manner.device.dark_us(self.n_changes, self._manner.seed)
+        planned = reconfiguration(
+            present,
+            wanted,
+            dict.fromkeys(self._ports, dark_us),
+            make_before_break=self._manner.make_before_break,
+        )
         if not planned:
             return []
         if missing := [ocs for ocs in planned if ocs not in self._app.datapaths]:
             raise EmulationError(f"{missing[0]} is not connected: its circuits stay as they are")
         self.n_changes += 1
         kept = {ocs: dict(its.items() & wanted[ocs].items()) for ocs, its in present.items()}
-        self._route(kept if self._in_the_dark == "divert" else present)
+        self._route(kept if self._manner.in_the_dark == "divert" else present)
         threads = [
             hub.spawn(self._carry_out, ocs, phases, dark_us, raise_error=True) for ocs, phases in planned.items()
         ]
@@ -156,8 +150,8 @@ class CircuitChanger:
         return {
             "circuits": texts_of(set_up, self.uplinks),
             "unreachable": [list(pair) for pair in ways.unreachable],
-            "device": self._device.name,
-            "in_the_dark": self._in_the_dark,
+            "device": self._manner.device.name,
+            "in_the_dark": self._manner.in_the_dark,
             "changes": self.n_changes,
         }
 

@@ -98,11 +98,6 @@ def reconfiguration(
     return {ocs: its_phases for ocs, its_phases in planned.items() if its_phases}
 
 
-def dark_ports(current: CrossConnects, wanted: CrossConnects) -> frozenset[int]:
-    """The inputs that have light and lose it, for a time or for good."""
-    return frozenset(source for source, _ in current.items() - wanted.items())
-
-
 def duty_cycle(slice_us: float, night_us: float) -> float:
     """The share of a slice in which its circuits carry, when they are dark for the night at its start."""
     return (slice_us - night_us) / slice_us

@@ -8,6 +8,7 @@
 import random
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from topologies.errors import Refused, unknown
 from topologies.units import parse_duration_us
@@ -57,6 +58,17 @@ class OcsDevice:
             link_up_us=self.link_up_us * time_dilation,
             jitter_us=self.jitter_us * time_dilation,
         )
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How circuits are changed: by what device, what packets meet in the dark ('drop': they are sent into it; 'divert': before it
+    they take other ways), whether new ones come up before old ones go where ports allow, and the seed of the device's jitter."""
+
+    device: OcsDevice
+    in_the_dark: Literal["drop", "divert"] = "drop"
+    make_before_break: bool = False
+    seed: int = 0
 
 
 _TOPOOPT = "Wang et al., TopoOpt, NSDI 2023, table of switching technologies"

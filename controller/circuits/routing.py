@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Any
 
 from controller.actions import DecTtl, ForgetInPort
 from controller.circuits.changing import CrossConnects, rules_of
@@ -60,10 +59,6 @@ class OverCircuits:
             else SwitchRules((*deliver(fabric, switch.name), *ways.rules(switch)))
             for switch in fabric.switches
         }
-
-    def summary(self) -> dict[str, Any]:
-        """How many circuits are set, one way each."""
-        return {"circuits": sum(len(its) for its in self.set_up.values()), "hop limit": self.hop_limit}
 
 
 class Ways:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.circuits.changing import CrossConnects
+from controller.circuits.device import OcsDevice
 from controller.circuits.slices import Matching
 from controller.per_fabric import per_fabric
 from topologies.errors import Refused
@@ -79,6 +80,13 @@ def uplinks(fabric: Fabric) -> Uplinks:
         tuple(by_name),
         tuple(tuple(Uplink(*cable, end, k) for k, cable in enumerate(its)) for end, its in enumerate(by_name.values())),
     )
+
+
+def check_radix(fabric: Fabric, device: OcsDevice) -> None:
+    """Refuses a device that has fewer ports than an optical switch of the fabric has cables."""
+    for switch in fabric.switches:
+        if switch.role == OCS_ROLE:
+            device.check_radix(switch.name, len(fabric.links_at(switch.name)))
 
 
 # (switch, its port, optical switch, its port)

@@ -8,14 +8,13 @@ from controller.circuits.changing import (
     CrossConnects,
     Phase,
     check_bijective,
-    dark_ports,
     duty_cycle,
     phases,
     reconfiguration,
     rules_of,
 )
 from controller.circuits.device import DEVICES, OcsDevice, parse_device
-from controller.circuits.uplinks import uplinks
+from controller.circuits.uplinks import check_radix, uplinks
 from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused
 from topologies.ocs_dragonfly import OcsDragonfly
@@ -43,7 +42,6 @@ def applied(cross_connects: CrossConnects, planned: list[Phase]) -> list[dict[in
 
 def test_an_unchanged_set_is_no_change() -> None:
     assert phases(A, A, 10.0) == []
-    assert dark_ports(A, A) == frozenset()
     assert reconfiguration({"ocs1": A}, {"ocs1": A}, {"ocs1": 10.0}) == {}
 
 
@@ -51,14 +49,12 @@ def test_break_before_make_is_dark_for_the_devices_time() -> None:
     down, up = phases(A, B, 25_000.0)
     assert (down.operation, down.wait_us, set(down.cross_connects)) == ("tear-down", 0.0, set(A.items()))
     assert (up.operation, up.wait_us, set(up.cross_connects)) == ("set-up", 25_000.0, set(B.items()))
-    assert dark_ports(A, B) == {1, 2, 3, 4}
 
 
 def test_a_kept_circuit_is_in_no_phase() -> None:
     wanted = {**A, 5: 6, 6: 5}
     (up,) = phases(A, wanted, 10.0)
     assert set(up.cross_connects) == {(5, 6), (6, 5)}
-    assert dark_ports(A, wanted) == frozenset()
     down, _ = phases(wanted, {1: 2, 2: 1, 3: 5, 5: 3}, 10.0)
     assert set(down.cross_connects) == {(3, 4), (4, 3), (5, 6), (6, 5)}
 
@@ -164,6 +160,9 @@ def test_a_device_with_too_few_ports_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         DEVICES["rotor"].check_radix("ocs1", 129)
     assert str(refused.value) == "ocs1 has 129 cables, a rotor 128 ports: spread them over more optical switches"
+    # 13 leaves with two cables to the one optical switch.
+    with pytest.raises(Refused, match="ocs1 has 26 cables, a 2d-mems 24 ports"):
+        check_radix(OcsLeaf(leaves=13, uplinks=2, ocs=1).build(), DEVICES["2d-mems"])
 
 
 # -- where circuits can be ------------------------------------------------------------------------------------------

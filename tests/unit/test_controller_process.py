@@ -68,6 +68,8 @@ def test_circuits_without_an_optical_switch_are_refused_in_one_line(fabric_file:
     status, text = controller("--fabric", fabric_file, "--dark", "25ms")
     assert status == 2
     assert text == "controller: fabric spine-leaf has no optical switch: use ocs-leaf or ocs-dragonfly\n"
+    status, text = controller("--fabric", fabric_file, "--dark", "25ms", "--policy", "single-path")
+    assert (status, text) == (2, "controller: --dark routes over circuits: leave out --policy and --flows\n")
 
 
 def test_a_policy_that_fails_is_refused_in_one_line(fabric_file: str, tmp_path: Path) -> None:
