@@ -11,6 +11,7 @@ from controller.circuits.device import Manner
 from controller.circuits.plan_file import circuits_from_texts, texts_of
 from controller.circuits.routing import Circuits, OverCircuits, Ways
 from controller.circuits.uplinks import uplinks
+from controller.plan_runner import PlanRunner
 from controller.ryu_compat import hub
 from topologies.errors import EmulationError, Refused
 from topologies.shaping import OCS_ROLE
@@ -51,6 +52,7 @@ class CircuitChanger:
         self._app = app
         self._manner = manner
         self._lock = hub.BoundedSemaphore(1)
+        self.plan = PlanRunner(app, self, manner.device.longest_dark_us)
         self.n_changes = 0
         self.history: deque[Dark] = deque(maxlen=_REMEMBERED)
         fabric = app.state.fabric
@@ -139,8 +141,10 @@ class CircuitChanger:
 
     # -- for people -------------------------------------------------------------------------------------------------
 
-    def set_by_name(self, texts: list[Any]) -> dict[str, Any]:
+    def set_by_name(self, texts: Any) -> dict[str, Any]:
         """['leaf1 - leaf2', ...] are all circuits from now on. Raises Refused, in the words of a plan file."""
+        if not isinstance(texts, list):
+            raise Refused("circuits must be a list, such as ['leaf1:5 - leaf2:5', 'leaf3 > leaf4']")
         found = self.set(circuits_from_texts(texts, self.uplinks, "circuits"))
         return {"changed": [_plain(dark) for dark in found], **self.summary()}
 

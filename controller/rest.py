@@ -2,8 +2,9 @@
 
 With optical switches: GET /circuits, and /circuits/history with the dark time of each that was set.
 
-And what it is told: PUT /circuits sets circuits, all that there are from now on; POST /flows announces flows, DELETE /flows
-withdraws them, all or those in the body; all answer with what came of it.
+And what it is told: PUT /circuits sets circuits, all that there are from now on; PUT /plan begins a plan, DELETE /plan ends
+it, GET /plan tells how far it is; POST /flows announces flows, DELETE /flows withdraws them, all or those in the body.
+Each answers with what came of it.
 """
 
 import json
@@ -93,13 +94,26 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
 
     @http("PUT", "/circuits")
     def set_circuits(self, request: Any, **_kwargs: Any) -> Any:
+        return self._change_circuits(request, lambda changer, data: changer.set_by_name(data))
+
+    @http("GET", "/plan")
+    def plan(self, _request: Any, **_kwargs: Any) -> Any:
+        return self._about_circuits(lambda changer: changer.plan.summary())
+
+    @http("PUT", "/plan")
+    def start_plan(self, request: Any, **_kwargs: Any) -> Any:
+        return self._change_circuits(request, lambda changer, data: changer.plan.start(data))
+
+    @http("DELETE", "/plan")
+    def stop_plan(self, _request: Any, **_kwargs: Any) -> Any:
+        return self._about_circuits(lambda changer: changer.plan.stop())
+
+    def _change_circuits(self, request: Any, change: Callable[["CircuitChanger", Any], Any]) -> Any:
         try:
             if len(request.body) > MAX_BODY_BYTES:
                 raise Refused(f"a body of {len(request.body)} bytes: at most {MAX_BODY_BYTES} are read")
-            texts = json.loads(request.body)
-            if not isinstance(texts, list):
-                raise Refused("circuits must be a list, such as ['leaf1:5 - leaf2:5', 'leaf3 > leaf4']")
-            return self._about_circuits(lambda changer: changer.set_by_name(texts))
+            data = json.loads(request.body)
+            return self._about_circuits(lambda changer: change(changer, data))
         except ValueError as error:
             return _json({"error": str(error)}, 400)
         except EmulationError as error:

@@ -4,12 +4,14 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from typing import Any
 
 import pytest
 
 from controller import client
 from tests.emulation.ovs_sandbox import REST, build, controller, lost, ping, ready, run, sh
+from tests.emulation.waiting import wait_for
 from topologies.fabric import Fabric
 from topologies.ocs_leaf import OcsLeaf
 
@@ -121,6 +123,28 @@ def lost_in_the_dark(in_the_dark: str, changes: int) -> int:
             return lost(pinging.communicate(timeout=10)[0])
 
 
+def going_round(cycles: int) -> dict[str, Any]:
+    fabric = OcsLeaf(leaves=4, hosts_per_leaf=1, uplinks=1, ocs=1).build()
+    build(fabric)
+    with controller(fabric, "ecmp", "--dark", "20ms"):
+        ready()
+        begun_s = time.monotonic()
+        slices = [{"circuits": A}, {"circuits": A}, {"circuits": B}]
+        told = client.start_plan(REST, {"slice": "100ms", "cycles": cycles, "slices": slices})
+        wait_for(lambda: not client.plan(REST)["running"], 20, "the end of the plan")
+        took_s, end = time.monotonic() - begun_s, client.plan(REST)
+        history, last = client.circuit_history(REST), client.circuits(REST)["circuits"]
+        client.start_plan(REST, {"slice": "100ms", "slices": slices})
+        stopped = client.stop_plan(REST)
+        try:
+            client.start_plan(REST, {"slice": "10ms", "slices": slices})
+            refusal = ""
+        except client.ControllerError as error:
+            refusal = str(error).partition(": ")[2]
+        return {"told": told, "end": end, "took_s": took_s, "stopped": stopped, "refusal": refusal, "last": last,
+                "changes": sorted({dark["change"] for dark in history})}  # fmt: skip
+
+
 def hybrid() -> dict[str, Any]:
     """Beside a spine: what has no circuit goes by packets."""
     fabric = OcsLeaf(leaves=3, hosts_per_leaf=1, uplinks=1, ocs=1, spines=1).build()
@@ -185,3 +209,16 @@ def test_in_the_dark_packets_are_dropped_or_take_another_way() -> None:
     """Five times the circuit that carries the pings goes, for 50 ms of dark; ping sends at least every 10 ms without answers."""
     assert run(lost_in_the_dark, "drop", 5) >= 5 * 3
     assert run(lost_in_the_dark, "divert", 5) <= 5
+
+
+def test_a_plan_goes_round_in_its_time_and_changes_only_what_changes() -> None:
+    """Three cycles of A, A, B at 100 ms: six changes, for the second A is none; two of three slices have 20 ms of dark."""
+    found = run(going_round, 3)
+    assert found["told"]["duty_cycle"] == pytest.approx(1 - 2 * 20 / 300)
+    assert found["changes"] == [1, 2, 3, 4, 5, 6]
+    assert (found["end"]["slices_begun"], found["end"]["error"], found["last"]) == (9, None, B)
+    assert found["took_s"] >= 9 * 0.1
+    assert not found["stopped"]["running"]
+    assert found["refusal"] == (
+        "plan: slice 1 of 10000 us would be over before its circuits are up, after the dark time of 20000 us: make it longer"
+    )
