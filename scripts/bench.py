@@ -51,6 +51,7 @@ GROUPS = {
     "remote-failure": Group("failover:remote_failure", 180, "the same when a spine's link to another leaf goes down"),
     "steady": Group("steady:steady", 120, "threads and open files after 5 iterations and after 50"),
     "rules": Group("rules:rules", 60, "CPU time to compute all rules of 1024 hosts, and those after a failure"),
+    "schedulers": Group("schedulers:schedulers", 120, "CPU time of circuit schedulers on a 128 x 128 demand matrix"),
     "describe": Group("described:describe", 120, "a dragonfly of 16 512 hosts described, its memory; six fabrics compared"),
     "dragonfly": Group("bringup:dragonfly", 240, "72 hosts on 36 routers: from the command to the rules; stock Mininet"),
     "bringup": Group("bringup:bringup", 900, "1024 links and 512 hosts up and down, and their memory, against stock Mininet"),
