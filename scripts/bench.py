@@ -44,6 +44,7 @@ GROUPS = {
     "jct50": Group("collectives:jct50", 420, "ring all-reduce, 16 hosts at 50 Mbit/s, against roofline and prediction"),
     "jct100": Group("collectives:jct100", 420, "the same at 100 Mbit/s"),
     "goodput": Group("goodput:goodput", 240, "one TCP flow at 50 and 100 Mbit/s, against iperf3", ("iperf3",)),
+    "packets": Group("packets:packets", 240, "RoCEv2 frames sent and received, against Scapy and tcpreplay", ("tcpreplay",)),
     "failover": Group("failover:failover", 180, "packets lost when an uplink goes down under load, and when it is back"),
     "steady": Group("bringup:steady", 120, "threads and open files after 5 iterations and after 50"),
     "rules": Group("rules:rules", 60, "CPU time to compute all rules of 1024 hosts, and those after a failure"),

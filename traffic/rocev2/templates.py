@@ -16,6 +16,7 @@ from traffic.rocev2.opcodes import WITH_RETH, Opcode
 from traffic.rocev2.queue_pair import UDP_PORT
 
 _TTL = 64
+_NO_MAC = "00:00:00:00:00:00"
 
 
 class RETH(Packet):
@@ -37,9 +38,10 @@ def templates() -> Mapping[Opcode, bytes]:
 def frame(opcode: Opcode, payload: bytes = b"") -> Packet:
     """A whole frame as Scapy's layers. Don't-fragment and no identification: an atomic datagram (RFC 6864)."""
     bth = BTH(opcode=int(opcode), becn=int(opcode == Opcode.CNP), migreq=1)
-    packet = (
-        Ether() / IP(src="0.0.0.0", dst="0.0.0.0", id=0, flags="DF", ttl=_TTL) / UDP(dport=UDP_PORT, chksum=0) / bth
-    )
+    # With no address left open: Scapy would ask the machine for it.
+    ethernet = Ether(dst=_NO_MAC, src=_NO_MAC)
+    ip = IP(src="0.0.0.0", dst="0.0.0.0", id=0, flags="DF", ttl=_TTL)
+    packet = ethernet / ip / UDP(dport=UDP_PORT, chksum=0) / bth
     if opcode in WITH_RETH:
         packet /= RETH()
     elif opcode == Opcode.ACKNOWLEDGE:
