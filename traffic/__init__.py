@@ -18,6 +18,7 @@ from traffic.patterns.incast import incast
 from traffic.patterns.permutation import permutation
 from traffic.patterns.uniform_random import uniform_random
 from traffic.schedule import Schedule
+from traffic.transports.rocev2 import RoceTransport
 from traffic.transports.tcp import TcpTransport
 
 # The first algorithm of a collective is its default.
@@ -36,6 +37,7 @@ PATTERNS: dict[str, Pattern] = {
 
 TRANSPORTS: dict[str, type[Any]] = {
     "tcp": TcpTransport,
+    "rocev2": RoceTransport,
 }
 
 

@@ -1,6 +1,6 @@
 """What the replay engine asks of a transport, and what a transport tells of itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,7 +47,8 @@ class TransportCounters:
 class Stream(Protocol):
     """A connection's data, in its one direction: non-blocking, ordered, reliable, with a descriptor that epoll can watch."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """Negative: not a descriptor but a number by which the transport's background tells of the stream."""
 
     def send(self, data: memoryview, /) -> int: ...
 
@@ -55,6 +56,16 @@ class Stream(Protocol):
 
     def expect(self, n_bytes: int, /) -> None:
         """Be readable once `n_bytes` have come, not at every segment. A hint: earlier is allowed, never later."""
+
+
+class Background(Protocol):
+    """What a transport in user space does between the calls of its streams: packets in and out, timers."""
+
+    def fileno(self) -> int:
+        """Readable when there is something to do; an epoll descriptor is one, and epoll can watch it."""
+
+    def serve(self) -> Iterable[tuple[int, int]]:
+        """Do it, and tell the streams that can go on: fileno and EPOLLIN or EPOLLOUT, as epoll tells of descriptors."""
 
 
 class Transport(Protocol):
@@ -73,6 +84,10 @@ class Transport(Protocol):
 
     @property
     def receivers(self) -> Mapping[Connection, Stream]: ...
+
+    @property
+    def background(self) -> Background | None:
+        """None where the kernel does the work and streams have descriptors."""
 
     def counters(self) -> TransportCounters: ...
 

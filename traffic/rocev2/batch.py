@@ -59,9 +59,6 @@ class Batch:
         self._header = headers
         self._header_bytes = ctypes.sizeof(_Mmsghdr)
 
-    def __len__(self) -> int:
-        return len(self.slots)
-
     def set_length(self, slot: int, n_bytes: int) -> None:
         """Of the frame to send from a slot."""
         self._vector_words[2 * slot + 1] = n_bytes

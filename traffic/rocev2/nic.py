@@ -10,6 +10,7 @@ filter drops all of it.
 """
 
 import ctypes
+import fcntl
 import socket
 import struct
 from pathlib import Path
@@ -22,6 +23,7 @@ from traffic.rocev2.queue_pair import UDP_PORT
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_ATTACH_FILTER = 32, 33, 26
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6
 _ETH_P_IP = 0x0800
+_SIOCGIFMTU = 0x8921
 _RECEIVE_BUFFER_BYTES = 8 << 20
 # Classic BPF (linux/filter.h): code, where to jump if true and if not, operand.
 _Instruction = tuple[int, int, int, int]
@@ -64,6 +66,7 @@ class Nic:
             self.close()
             raise TransportError(f"cannot send RoCEv2 from {intf}: {error.strerror}") from None
         self.mac: str = self._socket.getsockname()[4].hex(":")
+        self.mtu_bytes = _mtu_bytes(self._socket, intf)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -82,6 +85,12 @@ def way_to(ip: str) -> NextHop:
     # /proc/net is that of the process, whatever namespace the thread is in.
     tables = Path("/proc/thread-self/net")
     return next_hop(ip, (tables / "route").read_text(), (tables / "arp").read_text())
+
+
+def _mtu_bytes(sock: socket.socket, intf: str) -> int:
+    """struct ifreq: a name, then the number."""
+    answer = fcntl.ioctl(sock, _SIOCGIFMTU, struct.pack("16si12x", intf.encode(), 0))
+    return int(struct.unpack_from("i", answer, 16)[0])
 
 
 def _attach(sock: socket.socket, program: tuple[_Instruction, ...]) -> None:

@@ -1,0 +1,283 @@
+"""RoCEv2: a reliable connection for each of the schedule's, its frames sent and received in user space.
+
+One descriptor stands for all of it: an epoll of the hosts' NICs and of one timer. Whoever watches it calls `serve`.
+"""
+
+import errno
+import select
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from topologies import namespaces
+from traffic.errors import TrafficError, TransportError
+from traffic.rocev2.batch import Batch
+from traffic.rocev2.ends import ReceivingEnd, SendingEnd
+from traffic.rocev2.frames import Frames, largest_frame_bytes
+from traffic.rocev2.next_hop import NextHop
+from traffic.rocev2.nic import Nic, way_to
+from traffic.rocev2.opcodes import PATH_MTUS
+from traffic.rocev2.packet import parse
+from traffic.rocev2.port import Port
+from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port
+from traffic.rocev2.receiver import Receiver
+from traffic.rocev2.reliability import Reliability
+from traffic.rocev2.sender import RetryExceededError, Sender
+from traffic.rocev2.timer import Timer
+from traffic.schedule import Connection, connection_name
+from traffic.transport import Endpoint, TransportCounters, WireFlow
+
+_IPPROTO_UDP = 17
+# The first number that Linux's software RoCE gives to a user's queue pair.
+_FIRST_QPN = 0x11
+# What counts as the interface's MTU beside the payload: IP, UDP, BTH, RETH, ICRC.
+_HEADERS_BYTES = 20 + 8 + 12 + 16 + 4
+# Below the shortest queue of a shaped link, eight frames of 9014 bytes: what the socket does not hold back, that queue drops.
+# The kernel doubles the number, and counts about twice a frame's bytes.
+_SEND_BUFFER_BYTES = 64 << 10
+_RECEIVE_SLOTS = 64
+# Of a host, and there may be hundreds. More than its socket takes at once gain nothing.
+_SEND_SLOTS = 16
+
+
+@dataclass
+class _Interface:
+    """In use: what leaves by it, and who is addressed there by a queue pair number."""
+
+    nic: Nic
+    port: Port
+    ends: dict[int, SendingEnd | ReceivingEnd]
+    watched_for_room: bool = False
+
+
+class RoceTransport:
+    """`connections`, ready at once; `close()` or a `with` block ends them. Needs root.
+
+    reliability: None = go-back-N with the largest path MTU that the interfaces carry. Raises TransportError for hosts that
+    have no way to each other, TrafficError for a path MTU that the interfaces do not carry.
+    """
+
+    name = "rocev2"
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        connections: Sequence[Connection],
+        *,
+        reliability: Reliability | None = None,
+    ) -> None:
+        self.flows = self.plan(endpoints, connections)
+        self.senders: dict[Connection, SendingEnd] = {}
+        self.receivers: dict[Connection, ReceivingEnd] = {}
+        self.strays = 0
+        self._interfaces: dict[int, _Interface] = {}
+        self._readable: dict[int, None] = {}
+        self._timer = Timer()
+        self._poll = select.epoll()
+        self._nics: list[Nic] = []
+        try:
+            ways = self._open_nics(endpoints)
+            self._reliability = reliability or Reliability(mtu_bytes=self._largest_path_mtu())
+            self._require_fit()
+            self._connect(queue_pair_numbers(endpoints, connections), ways)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "RoceTransport":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._poll.close()
+        self._timer.close()
+        for nic in self._nics:
+            nic.close()
+
+    @staticmethod
+    def plan(endpoints: Sequence[Endpoint], connections: Sequence[Connection]) -> list[WireFlow]:
+        """The 5-tuples of the data: the UDP source port follows from the queue pair numbers, as in Linux."""
+        at = {e.rank: e.ip for e in endpoints}
+        return [
+            WireFlow(*c, at[c[0]], at[c[1]], _IPPROTO_UDP, linux_source_port(*qpns), UDP_PORT)
+            for c, qpns in zip(connections, queue_pair_numbers(endpoints, connections), strict=True)
+        ]
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def counters(self) -> TransportCounters:
+        each = self.counters_by_connection().values()
+        return TransportCounters(sum(c.retransmits for c in each), sum(c.segments for c in each))
+
+    def counters_by_connection(self) -> dict[Connection, TransportCounters]:
+        return {c: TransportCounters(end.sender.retransmitted, end.sent) for c, end in self.senders.items()}
+
+    def settings(self) -> Mapping[str, str]:
+        r = self._reliability
+        return {
+            "rocev2_path_mtu": str(r.mtu_bytes),
+            "rocev2_window": str(r.window),
+            "rocev2_ack_every": str(r.ack_every),
+            "rocev2_timeout_ms": f"{r.timeout_ns / 1e6:g}",
+            "rocev2_recovery": "selective repeat" if r.selective else "go-back-N",
+        }
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _open_nics(self, endpoints: Sequence[Endpoint]) -> dict[tuple[int, str], tuple[Nic, NextHop]]:
+        """(rank, address of a peer) -> the way there. Each host's interfaces are opened once, in its namespace."""
+        peers: dict[int, set[str]] = defaultdict(set)
+        for flow in self.flows:
+            peers[flow.src_rank].add(flow.dst_ip)
+            peers[flow.dst_rank].add(flow.src_ip)
+        nics: dict[tuple[str | None, str], Nic] = {}
+        ways = {}
+
+        def look(endpoint: Endpoint) -> None:
+            for ip in sorted(peers[endpoint.rank]):
+                hop = way_to(ip)
+                at = endpoint.netns, hop.intf
+                if at not in nics:
+                    nics[at] = Nic(hop.intf, send_buffer_bytes=_SEND_BUFFER_BYTES)
+                    self._nics.append(nics[at])
+                ways[endpoint.rank, ip] = nics[at], hop
+
+        inside = [(e.netns, e) for e in endpoints if e.netns is not None]
+        namespaces.each(inside, look)
+        for endpoint in endpoints:
+            if endpoint.netns is None:
+                look(endpoint)
+        return ways
+
+    def _largest_path_mtu(self) -> int:
+        carried = min((nic.mtu_bytes for nic in self._nics), default=PATH_MTUS[-1] + _HEADERS_BYTES)
+        fitting = [mtu for mtu in PATH_MTUS if mtu + _HEADERS_BYTES <= carried]
+        if not fitting:
+            raise TrafficError(
+                f"an interface of MTU {carried} carries no RoCEv2: use {PATH_MTUS[0] + _HEADERS_BYTES} or more"
+            )
+        return fitting[-1]
+
+    def _require_fit(self) -> None:
+        if self._reliability.mtu_bytes > (most := self._largest_path_mtu()):
+            raise TrafficError(f"path MTU {self._reliability.mtu_bytes}: these interfaces carry {most} at most")
+
+    def _connect(self, numbers: Sequence[tuple[int, int]], ways: Mapping[tuple[int, str], tuple[Nic, NextHop]]) -> None:
+        # Scapy takes a second to import, and `--help` wants to know this class only.
+        from traffic.rocev2.templates import templates
+
+        r = self._reliability
+        slot_bytes = largest_frame_bytes(r.mtu_bytes)
+        self._incoming = Batch(_RECEIVE_SLOTS, slot_bytes)
+        for nic in self._nics:
+            port = Port(nic.fileno(), Batch(_SEND_SLOTS, slot_bytes))
+            self._interfaces[nic.fileno()] = _Interface(nic, port, {})
+            self._poll.register(nic.fileno(), select.EPOLLIN)
+        self._poll.register(self._timer.fileno(), select.EPOLLIN)
+        kinds = templates()
+        for i, (flow, (src_qpn, dst_qpn)) in enumerate(zip(self.flows, numbers, strict=True)):
+            (out, there), (home, back) = ways[flow.src_rank, flow.dst_ip], ways[flow.dst_rank, flow.src_ip]
+            ips = flow.src_ip, flow.dst_ip
+            data = Frames(kinds, QueuePair(out.mac, there.mac, *ips, src_qpn, dst_qpn, flow.src_port))
+            answers = Frames(kinds, QueuePair(home.mac, back.mac, *ips[::-1], dst_qpn, src_qpn, flow.src_port))
+            near, far = self._interfaces[out.fileno()], self._interfaces[home.fileno()]
+            sender = SendingEnd(
+                -1 - 2 * i, Sender(r), data, near.port, partial(self._pump, near), selective=r.selective
+            )
+            receiver = ReceivingEnd(
+                -2 - 2 * i,
+                Receiver(selective=r.selective, window=r.window),
+                answers,
+                far.port,
+                self._readable,
+                selective=r.selective,
+            )
+            near.ends[src_qpn] = self.senders[flow.connection] = sender
+            far.ends[dst_qpn] = self.receivers[flow.connection] = receiver
+
+    # -- the background -----------------------------------------------------------------------------------------------
+
+    @property
+    def background(self) -> "RoceTransport":
+        return self
+
+    def fileno(self) -> int:
+        return self._poll.fileno()
+
+    def serve(self) -> Iterator[tuple[int, int]]:
+        """A batch of frames from each interface, what they ask for, and what is due; then the streams that can be read."""
+        due = False
+        for fd, events in self._poll.poll(0):
+            if fd == self._timer.fileno():
+                due = True
+                continue
+            interface = self._interfaces[fd]
+            if events & select.EPOLLOUT:
+                interface.port.blocked = False
+            if events & ~select.EPOLLOUT:
+                self._receive(interface)
+            self._pump(interface)
+        if due:
+            self._retry()
+        while self._readable:
+            for number in list(self._readable):
+                yield number, select.EPOLLIN
+
+    def _receive(self, interface: _Interface) -> None:
+        now_ns = time.monotonic_ns()
+        try:
+            frames = self._incoming.receive(interface.nic.fileno())
+        except OSError as error:
+            if error.errno != errno.ENETDOWN:
+                raise TransportError(f"{interface.nic.intf}: {error.strerror}") from None
+            # Said once when the interface goes down; what is lost meanwhile comes again, or the retries end.
+            return
+        for frame in frames:
+            packet = parse(frame)
+            end = interface.ends.get(packet.dst_qpn) if packet else None
+            if packet is None or end is None:
+                self.strays += 1
+            else:
+                end.on_packet(packet, now_ns)
+
+    def _pump(self, interface: _Interface) -> None:
+        now_ns = time.monotonic_ns()
+        port = interface.port
+        port.pump(now_ns)
+        if port.blocked != interface.watched_for_room:
+            interface.watched_for_room = port.blocked
+            room = select.EPOLLOUT if port.blocked else 0
+            self._poll.modify(interface.nic.fileno(), select.EPOLLIN | room)
+        if self._timer.deadline_ns is None:
+            # Nobody's deadline can be sooner; whose it is shows when it is over.
+            self._timer.set(now_ns + self._reliability.timeout_ns)
+
+    def _retry(self) -> None:
+        now_ns = time.monotonic_ns()
+        self._timer.set(None)
+        for connection, end in self.senders.items():
+            try:
+                end.on_time(now_ns)
+            except RetryExceededError as error:
+                raise RetryExceededError(f"the connection {connection_name(connection)} broke: {error}") from None
+        deadlines = [end.sender.deadline_ns for end in self.senders.values() if end.sender.deadline_ns is not None]
+        self._timer.set(min(deadlines, default=None))
+        for interface in self._interfaces.values():
+            if deadlines:
+                self._pump(interface)
+
+
+def queue_pair_numbers(endpoints: Sequence[Endpoint], connections: Sequence[Connection]) -> list[tuple[int, int]]:
+    """(source's, destination's) of each connection: each host numbers its own, in the connections' order."""
+    host = {e.rank: e.host for e in endpoints}
+    following: dict[str, int] = defaultdict(lambda: _FIRST_QPN)
+
+    def number(rank: int) -> int:
+        following[host[rank]] += 1
+        return following[host[rank]] - 1
+
+    return [(number(src), number(dst)) for src, dst, _ in connections]
