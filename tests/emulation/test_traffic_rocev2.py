@@ -58,7 +58,7 @@ def all_reduce(endpoints: Sequence[Endpoint], count: int, reliability: Reliabili
 
 
 def packets_seen(listener: socket.socket) -> list[tuple[str, str, Packet]]:
-    seen = []
+    seen: list[tuple[str, str, Packet]] = []
     while True:
         try:
             frame, address = listener.recvfrom(65535)

@@ -41,7 +41,10 @@ class Cabled(RoceTransport):
 
     mtu_bytes = 1500
 
-    def _open_nics(self, endpoints: Sequence[Endpoint]) -> dict:  # type: ignore[type-arg, override]
+    def __enter__(self) -> "Cabled":
+        return self
+
+    def _open_nics(self, endpoints: Sequence[Endpoint]) -> dict:  # type: ignore[type-arg]
         self.ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         nics = [FakeNic(i + 1, end, self.mtu_bytes) for i, end in enumerate(self.ends)]
         self._nics += nics  # type: ignore[arg-type]
@@ -95,7 +98,7 @@ def test_a_dead_path_ends_with_the_connections_name() -> None:
     with Cabled(ENDS, made.connections, reliability=reliability) as transport:
         buffers = filled(made, 512)
         # h2 hears nothing: its frames go to a socket that nobody serves.
-        transport._poll.unregister(transport.ends[1].fileno())  # noqa: SLF001
+        transport._poll.unregister(transport.ends[1].fileno())
         with pytest.raises(RetryExceededError, match=r"^the connection 0 -> 1 broke: packet 0 was not acknowledged"):
             Replay(made, 512, transport).run(buffers, stall_s=10)
 
