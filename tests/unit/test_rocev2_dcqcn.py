@@ -148,23 +148,33 @@ def test_refusals(parameters: dict[str, float], text: str) -> None:
     assert str(refusal.value) == text
 
 
-def test_frames_leave_at_the_rate_that_is_asked_for() -> None:
-    pacer = Pacer()
+def test_frames_leave_at_the_rate_of_the_time() -> None:
+    control = Dcqcn(DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**9))
+    pacer = Pacer(control)
     assert pacer.ready_ns == 0
     # 1250 bytes at 100 Mbit/s are 100 us.
-    pacer.on_sent(5000, 1250, 100)
+    pacer.on_sent(5000, 1250)
     assert pacer.ready_ns == 105_000
-    # Sent when it was due; the rate has halved.
-    pacer.on_sent(105_000, 1250, 50)
+    # Sent when it was due, at half the rate.
+    control.on_cnp(100_000)
+    pacer.on_sent(105_000, 1250)
     assert pacer.ready_ns == 305_000
     # Late: without a burst allowance the time is lost.
-    pacer.on_sent(400_000, 1250, 50)
+    pacer.on_sent(400_000, 1250)
     assert pacer.ready_ns == 600_000
 
 
+def test_what_is_sent_counts_for_congestion_control() -> None:
+    control = Dcqcn(DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**9, byte_counter=1000))
+    control.on_cnp(0)
+    # The byte counter is over with this frame: (100 + 50) / 2.
+    Pacer(control).on_sent(0, 1000)
+    assert control.rate_mbps == 75
+
+
 def test_a_late_wake_up_is_made_up_for_within_the_allowance() -> None:
-    pacer = Pacer(burst_ns=1000)
-    pacer.on_sent(10_000, 125, 1000)
+    pacer = Pacer(Dcqcn(DcqcnParameters(line_rate_mbps=1000)), burst_ns=1000)
+    pacer.on_sent(10_000, 125)
     assert pacer.ready_ns == 10_000
-    pacer.on_sent(10_400, 125, 1000)
+    pacer.on_sent(10_400, 125)
     assert pacer.ready_ns == 11_000

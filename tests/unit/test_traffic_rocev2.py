@@ -11,6 +11,7 @@ from tests.unit.traffic_fakes import filled, wrong
 from traffic import schedule
 from traffic.errors import TrafficError
 from traffic.replay import Replay
+from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.next_hop import NextHop
 from traffic.rocev2.port import Port
 from traffic.rocev2.reliability import Reliability
@@ -90,6 +91,45 @@ def test_what_the_cable_loses_comes_again() -> None:
                 transport.receivers[1, 0, 0].recv_into(memoryview(bytearray(4096)))
                 assert number == transport.receivers[1, 0, 0].fileno()
         assert (transport.counters().retransmits, sender.sender.timeouts) == (1, 1)
+
+
+def test_a_paced_sender_keeps_to_its_rate() -> None:
+    """250 packets of 1086 and more bytes are at least 271 500 bytes: 217 ms at 10 Mbit/s, less 2 ms that may be made up for."""
+    control = DcqcnParameters(line_rate_mbps=10, min_rate_mbps=1, rate_timer_ns=10**12)
+    made = schedule("all_reduce", "ring", 2)
+    with Cabled(ENDS, made.connections, reliability=Reliability(mtu_bytes=1024), dcqcn=control) as transport:
+        buffers = filled(made, 2 * 64_000)
+        result = Replay(made, 2 * 64_000, transport).run(buffers, stall_s=10)
+        assert wrong(made, buffers) == 0
+        # Two steps of 250 packets each.
+        assert result.duration_ns > 2 * 215e6
+        assert transport.settings()["rocev2_congestion_control"] == "dcqcn"
+
+
+def test_only_senders_with_congestion_control_let_themselves_be_marked() -> None:
+    made = schedule("all_reduce", "ring", 2)
+    for dcqcn, service in ((None, 0b00), (DcqcnParameters(line_rate_mbps=100), 0b10)):
+        with Cabled(ENDS, made.connections, dcqcn=dcqcn) as transport:
+            transport.senders[0, 1, 0].send(memoryview(b"four"))
+            assert transport.ends[1].recv(2000)[15] == service
+
+
+def test_marks_come_back_as_notifications_and_halve_the_rate() -> None:
+    made = schedule("all_reduce", "ring", 2)
+    control = DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**12, alpha_timer_ns=10**12)
+    with Cabled(ENDS, made.connections, dcqcn=control) as transport:
+        sender = transport.senders[0, 1, 0]
+        sender.send(memoryview(b"four"))
+        frame = bytearray(transport.ends[1].recv(2000))
+        frame[15] |= 0b11
+        transport.ends[0].send(frame)
+        deadline = time.monotonic() + 10
+        while not sender.cnps:
+            assert time.monotonic() < deadline
+            for _ in transport.serve():
+                transport.receivers[0, 1, 0].recv_into(memoryview(bytearray(4)))
+        assert sender._pacer is not None
+        assert sender._pacer.control.rate_mbps == 50
 
 
 def test_a_dead_path_ends_with_the_connections_name() -> None:

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from traffic.rocev2.frames import ACK_SYNDROME, NAK_SEQUENCE_SYNDROME, Frames
 from traffic.rocev2.opcodes import DATA, ENDS, Opcode
+from traffic.rocev2.pacing import Pacer
 from traffic.rocev2.packet import Packet
 from traffic.rocev2.port import Port
 from traffic.rocev2.receiver import Receiver
@@ -17,9 +18,17 @@ class SendingEnd:
     """A Stream that takes everything at once, by reference: it is read when it is sent, and again if it is sent again."""
 
     def __init__(
-        self, number: int, sender: Sender, frames: Frames, port: Port, posted: Callable[[], None], *, selective: bool
+        self,
+        number: int,
+        sender: Sender,
+        frames: Frames,
+        port: Port,
+        posted: Callable[[], None],
+        *,
+        selective: bool,
+        pacer: Pacer | None,
     ) -> None:
-        """number: a negative fileno; posted: called when there is something new to send."""
+        """number: a negative fileno; posted: called when there is something new to send; pacer: None = as fast as it goes."""
         self.sender = sender
         self.sent = 0
         self.cnps = 0
@@ -27,6 +36,7 @@ class SendingEnd:
         self._frames = frames
         self._port = port
         self._posted = posted
+        self._pacer = pacer
         self._selective = selective
         self._messages: dict[int, memoryview] = {}
         self._oldest = 0
@@ -47,12 +57,11 @@ class SendingEnd:
         pass
 
     def write_next(self, slot: memoryview, now_ns: int) -> int | None:
-        packet = self.sender.next_packet(now_ns)
-        if packet is None:
+        if now_ns < self.held_until_ns or (packet := self.sender.next_packet(now_ns)) is None:
             return None
         self.sent += 1
         payload = self._messages[packet.message][packet.offset : packet.offset + packet.n_bytes]
-        return self._frames.data(
+        n_bytes = self._frames.data(
             slot,
             packet.opcode,
             packet.psn,
@@ -60,6 +69,18 @@ class SendingEnd:
             ack_request=packet.ack_request,
             message_bytes=packet.message_bytes,
         )
+        if self._pacer:
+            self._pacer.on_sent(now_ns, n_bytes)
+        return n_bytes
+
+    @property
+    def held_until_ns(self) -> int:
+        """By the pacer; 0 = it is not held."""
+        return self._pacer.ready_ns if self._pacer else 0
+
+    def go_on(self) -> None:
+        """The pacer holds it no longer."""
+        self._port.activate(self)
 
     def on_time(self, now_ns: int) -> None:
         """Raises RetryExceededError."""
@@ -69,6 +90,8 @@ class SendingEnd:
     def on_packet(self, packet: Packet, now_ns: int) -> None:
         if packet.opcode is Opcode.CNP:
             self.cnps += 1
+            if self._pacer:
+                self._pacer.control.on_cnp(now_ns)
             return
         if packet.opcode is not Opcode.ACKNOWLEDGE:
             return

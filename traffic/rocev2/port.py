@@ -33,6 +33,7 @@ class Port:
         self._answers: deque[Callable[[memoryview], int]] = deque()
         self._sources: deque[Source] = deque()
         self._waiting: set[Source] = set()
+        self._given_up: list[Source] = []
         self.blocked = False
         self.dropped = 0
         self.sent = 0
@@ -46,6 +47,11 @@ class Port:
             self._waiting.add(source)
             self._sources.append(source)
 
+    def given_up(self) -> list[Source]:
+        """The sources that had no frame, since this was last asked."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
     def pump(self, now_ns: int) -> None:
         """Send as much as there is and fits."""
         while self._answers and (slot := self._slot()) is not None:
@@ -53,7 +59,9 @@ class Port:
         while self._sources and (slot := self._slot()) is not None:
             n_bytes = self._sources[0].write_next(slot, now_ns)
             if n_bytes is None:
-                self._waiting.discard(self._sources.popleft())
+                source = self._sources.popleft()
+                self._waiting.discard(source)
+                self._given_up.append(source)
                 continue
             self._put(n_bytes)
             self._sources.rotate(-1)

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from traffic.rocev2.psn import MODULUS, unwrap
 
+# Of DCQCN's paper: at most one congestion notification in that time.
+CNP_INTERVAL_NS = 50_000
+
 
 class Answer(NamedTuple):
     """accepted: take the payload; it is the `number`th packet, and those below the receiver's `expected` are in order.
@@ -23,11 +26,11 @@ class Answer(NamedTuple):
 class Receiver:
     """selective: keep up to `window` packets that come early; else drop them.
 
-    cnp_interval_ns: at most one congestion notification in that time (50 us in DCQCN's paper). msn: messages received.
+    cnp_interval_ns: at most one congestion notification in that time. msn: messages received.
     """
 
     def __init__(
-        self, first_psn: int = 0, *, selective: bool = False, window: int = 64, cnp_interval_ns: int = 50_000
+        self, first_psn: int = 0, *, selective: bool = False, window: int = 64, cnp_interval_ns: int = CNP_INTERVAL_NS
     ) -> None:
         self.expected = first_psn
         self.msn = 0

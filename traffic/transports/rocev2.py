@@ -4,6 +4,7 @@ One descriptor stands for all of it: an epoll of the hosts' NICs and of one time
 """
 
 import errno
+import heapq
 import select
 import time
 from collections import defaultdict
@@ -14,15 +15,17 @@ from functools import partial
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
 from traffic.rocev2.batch import Batch
+from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
 from traffic.rocev2.ends import ReceivingEnd, SendingEnd
 from traffic.rocev2.frames import Frames, largest_frame_bytes
 from traffic.rocev2.next_hop import NextHop
 from traffic.rocev2.nic import Nic, way_to
 from traffic.rocev2.opcodes import PATH_MTUS
+from traffic.rocev2.pacing import Pacer
 from traffic.rocev2.packet import parse
 from traffic.rocev2.port import Port
 from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port
-from traffic.rocev2.receiver import Receiver
+from traffic.rocev2.receiver import CNP_INTERVAL_NS, Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError, Sender
 from traffic.rocev2.timer import Timer
@@ -38,6 +41,8 @@ _HEADERS_BYTES = 20 + 8 + 12 + 16 + 4
 # The kernel doubles the number, and counts about twice a frame's bytes.
 _SEND_BUFFER_BYTES = 64 << 10
 _RECEIVE_SLOTS = 64
+# What a paced sender may make up for: wake-ups are late by up to this on a busy machine.
+_BURST_NS = 2_000_000
 # Of a host, and there may be hundreds. More than its socket takes at once gain nothing.
 _SEND_SLOTS = 16
 
@@ -55,8 +60,9 @@ class _Interface:
 class RoceTransport:
     """`connections`, ready at once; `close()` or a `with` block ends them. Needs root.
 
-    reliability: None = go-back-N with the largest path MTU that the interfaces carry. Raises TransportError for hosts that
-    have no way to each other, TrafficError for a path MTU that the interfaces do not carry.
+    reliability: None = go-back-N with the largest path MTU that the interfaces carry. dcqcn: of every sender, its rates and
+    times as emulated; None = no congestion control, and packets that say that they cannot be marked. Raises TransportError
+    for hosts that have no way to each other, TrafficError for a path MTU that the interfaces do not carry.
     """
 
     name = "rocev2"
@@ -67,7 +73,10 @@ class RoceTransport:
         connections: Sequence[Connection],
         *,
         reliability: Reliability | None = None,
+        dcqcn: DcqcnParameters | None = None,
+        cnp_interval_ns: int = CNP_INTERVAL_NS,
     ) -> None:
+        self._dcqcn, self._cnp_interval_ns = dcqcn, cnp_interval_ns
         self.flows = self.plan(endpoints, connections)
         self.senders: dict[Connection, SendingEnd] = {}
         self.receivers: dict[Connection, ReceivingEnd] = {}
@@ -75,6 +84,10 @@ class RoceTransport:
         self._interfaces: dict[int, _Interface] = {}
         self._readable: dict[int, None] = {}
         self._timer = Timer()
+        # When retransmission timers are to be looked at; and whom a pacer holds, until when.
+        self._retry_ns: int | None = None
+        self._held: list[tuple[int, int, SendingEnd]] = []
+        self._are_held: set[SendingEnd] = set()
         self._poll = select.epoll()
         self._nics: list[Nic] = []
         try:
@@ -124,6 +137,7 @@ class RoceTransport:
             "rocev2_ack_every": str(r.ack_every),
             "rocev2_timeout_ms": f"{r.timeout_ns / 1e6:g}",
             "rocev2_recovery": "selective repeat" if r.selective else "go-back-N",
+            "rocev2_congestion_control": "dcqcn" if self._dcqcn else "none",
         }
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -182,15 +196,22 @@ class RoceTransport:
         for i, (flow, (src_qpn, dst_qpn)) in enumerate(zip(self.flows, numbers, strict=True)):
             (out, there), (home, back) = ways[flow.src_rank, flow.dst_ip], ways[flow.dst_rank, flow.src_ip]
             ips = flow.src_ip, flow.dst_ip
-            data = Frames(kinds, QueuePair(out.mac, there.mac, *ips, src_qpn, dst_qpn, flow.src_port))
+            ect = self._dcqcn is not None
+            data = Frames(kinds, QueuePair(out.mac, there.mac, *ips, src_qpn, dst_qpn, flow.src_port, ect=ect))
             answers = Frames(kinds, QueuePair(home.mac, back.mac, *ips[::-1], dst_qpn, src_qpn, flow.src_port))
             near, far = self._interfaces[out.fileno()], self._interfaces[home.fileno()]
             sender = SendingEnd(
-                -1 - 2 * i, Sender(r), data, near.port, partial(self._pump, near), selective=r.selective
+                -1 - 2 * i,
+                Sender(r),
+                data,
+                near.port,
+                partial(self._pump, near),
+                selective=r.selective,
+                pacer=Pacer(Dcqcn(self._dcqcn), _BURST_NS) if self._dcqcn else None,
             )
             receiver = ReceivingEnd(
                 -2 - 2 * i,
-                Receiver(selective=r.selective, window=r.window),
+                Receiver(selective=r.selective, window=r.window, cnp_interval_ns=self._cnp_interval_ns),
                 answers,
                 far.port,
                 self._readable,
@@ -222,7 +243,7 @@ class RoceTransport:
                 self._receive(interface)
             self._pump(interface)
         if due:
-            self._retry()
+            self._on_time()
         while self._readable:
             for number in list(self._readable):
                 yield number, select.EPOLLIN
@@ -252,23 +273,46 @@ class RoceTransport:
             interface.watched_for_room = port.blocked
             room = select.EPOLLOUT if port.blocked else 0
             self._poll.modify(interface.nic.fileno(), select.EPOLLIN | room)
-        if self._timer.deadline_ns is None:
+        if self._retry_ns is None:
             # Nobody's deadline can be sooner; whose it is shows when it is over.
-            self._timer.set(now_ns + self._reliability.timeout_ns)
+            self._retry_ns = now_ns + self._reliability.timeout_ns
+        self._hold(port, now_ns)
+        self._arm()
 
-    def _retry(self) -> None:
+    def _hold(self, port: Port, now_ns: int) -> None:
+        """Those that the port let go of because their pacer holds them."""
+        for source in port.given_up():
+            if isinstance(source, SendingEnd) and source.held_until_ns > now_ns and source not in self._are_held:
+                self._are_held.add(source)
+                heapq.heappush(self._held, (source.held_until_ns, source.fileno(), source))
+
+    def _arm(self) -> None:
+        wanted = min((t for t in (self._retry_ns, self._held[0][0] if self._held else None) if t), default=None)
+        if wanted != self._timer.deadline_ns:
+            self._timer.set(wanted)
+
+    def _on_time(self) -> None:
         now_ns = time.monotonic_ns()
+        # Set anew even for the same time: only then it is not readable any more.
         self._timer.set(None)
+        while self._held and self._held[0][0] <= now_ns:
+            _, _, end = heapq.heappop(self._held)
+            self._are_held.discard(end)
+            end.go_on()
+        if self._retry_ns is not None and self._retry_ns <= now_ns:
+            self._retry(now_ns)
+        for interface in self._interfaces.values():
+            self._pump(interface)
+        self._arm()
+
+    def _retry(self, now_ns: int) -> None:
         for connection, end in self.senders.items():
             try:
                 end.on_time(now_ns)
             except RetryExceededError as error:
                 raise RetryExceededError(f"the connection {connection_name(connection)} broke: {error}") from None
         deadlines = [end.sender.deadline_ns for end in self.senders.values() if end.sender.deadline_ns is not None]
-        self._timer.set(min(deadlines, default=None))
-        for interface in self._interfaces.values():
-            if deadlines:
-                self._pump(interface)
+        self._retry_ns = min(deadlines, default=None)
 
 
 def queue_pair_numbers(endpoints: Sequence[Endpoint], connections: Sequence[Connection]) -> list[tuple[int, int]]:
