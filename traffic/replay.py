@@ -13,7 +13,7 @@ import select
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from traffic.errors import ReplayStalledError, TransportError
 from traffic.schedule import Schedule, chunk_bounds, connection_name
-from traffic.transport import Stream, Transport
+from traffic.transport import Background, Stream, Transport
 
 Values = NDArray[np.float32]
 Clock = Callable[[], int]
@@ -187,7 +187,8 @@ class _Iteration:
             self._outboxes = {box.stream.fileno(): box for box in self._outbox_of}
             for fd, box in self._inboxes.items():
                 self._open_next(box)
-                self._watch(fd, select.EPOLLIN)
+                if fd >= 0:
+                    poll.register(fd, select.EPOLLIN)
             if self._background is not None:
                 poll.register(self._background.fileno(), select.EPOLLIN)
             if self._lifeline is not None:
@@ -198,32 +199,27 @@ class _Iteration:
                 self._serve(poll.poll(self._stall_s))
         return self._result()
 
-    def _watch(self, fd: int, events: int) -> None:
-        """Of a stream without a descriptor the transport's background tells."""
-        if fd >= 0:
-            self._poll.register(fd, events)
-
     def _serve(self, events: list[tuple[int, int]]) -> None:
         """Level-triggered, one read per event: what is left comes back after the other ranks had their turn."""
         if not events:
             raise ReplayStalledError(f"nothing moved for {self._stall_s:g} s: {self._outstanding()}")
         self._told = self._r.clock()
-        self._serve_each(events)
-
-    def _serve_each(self, events: Iterable[tuple[int, int]]) -> None:
         for fd, _ in events:
             if fd in self._inboxes:
                 self._receive(self._inboxes[fd])
             elif self._background is not None and fd == self._background.fileno():
-                self._serve_each(self._background.serve())
+                self._serve_background(self._background)
             elif fd == self._lifeline:
                 raise TransportError(f"the network is gone: {self._outstanding()}")
             else:
-                if fd >= 0:
-                    self._poll.unregister(fd)
+                self._poll.unregister(fd)
                 self._outboxes[fd].blocked = False
                 self._to_push.append(self._outboxes[fd])
                 self._push_all()
+
+    def _serve_background(self, background: Background) -> None:
+        for fd in background.serve():
+            self._receive(self._inboxes[fd])
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -260,7 +256,7 @@ class _Iteration:
         except BlockingIOError:
             # Write interest only while it is needed: a stream that has room would be reported every time.
             box.blocked = True
-            self._watch(box.stream.fileno(), select.EPOLLOUT)
+            self._poll.register(box.stream.fileno(), select.EPOLLOUT)
             return False
         except OSError as error:
             self._lost(box.connection, str(error))

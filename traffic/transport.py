@@ -48,7 +48,8 @@ class Stream(Protocol):
     """A connection's data, in its one direction: non-blocking, ordered, reliable, with a descriptor that epoll can watch."""
 
     def fileno(self) -> int:
-        """Negative: not a descriptor but a number by which the transport's background tells of the stream."""
+        """Negative: not a descriptor but a number, by which the transport's background tells that the stream can be read;
+        such a stream takes all that is sent."""
 
     def send(self, data: memoryview, /) -> int: ...
 
@@ -64,8 +65,8 @@ class Background(Protocol):
     def fileno(self) -> int:
         """Readable when there is something to do; an epoll descriptor is one, and epoll can watch it."""
 
-    def serve(self) -> Iterable[tuple[int, int]]:
-        """Do it, and tell the streams that can go on: fileno and EPOLLIN or EPOLLOUT, as epoll tells of descriptors."""
+    def serve(self) -> Iterable[int]:
+        """Do it, and tell the streams that can be read, by fileno; again those that still can be after they were read."""
 
 
 class Transport(Protocol):

@@ -87,7 +87,7 @@ def test_what_the_cable_loses_comes_again() -> None:
         deadline = time.monotonic() + 10
         while not sender.sender.is_idle:
             assert time.monotonic() < deadline
-            for number, _ in transport.serve():
+            for number in transport.serve():
                 transport.receivers[1, 0, 0].recv_into(memoryview(bytearray(4096)))
                 assert number == transport.receivers[1, 0, 0].fileno()
         assert (transport.counters().retransmits, sender.sender.timeouts) == (1, 1)

@@ -229,7 +229,7 @@ class RoceTransport:
     def fileno(self) -> int:
         return self._poll.fileno()
 
-    def serve(self) -> Iterator[tuple[int, int]]:
+    def serve(self) -> Iterator[int]:
         """A batch of frames from each interface, what they ask for, and what is due; then the streams that can be read."""
         due = False
         for fd, events in self._poll.poll(0):
@@ -245,8 +245,7 @@ class RoceTransport:
         if due:
             self._on_time()
         while self._readable:
-            for number in list(self._readable):
-                yield number, select.EPOLLIN
+            yield from list(self._readable)
 
     def _receive(self, interface: _Interface) -> None:
         now_ns = time.monotonic_ns()
