@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from traffic.errors import ReplayStalledError, TransportError
 from traffic.schedule import Schedule, chunk_bounds, connection_name
-from traffic.transport import Background, Stream, Transport
+from traffic.transport import Stream, Transport
 
 Values = NDArray[np.float32]
 Clock = Callable[[], int]
@@ -208,7 +208,8 @@ class _Iteration:
             if fd in self._inboxes:
                 self._receive(self._inboxes[fd])
             elif self._background is not None and fd == self._background.fileno():
-                self._serve_background(self._background)
+                for readable in self._background.serve():
+                    self._receive(self._inboxes[readable])
             elif fd == self._lifeline:
                 raise TransportError(f"the network is gone: {self._outstanding()}")
             else:
@@ -216,10 +217,6 @@ class _Iteration:
                 self._outboxes[fd].blocked = False
                 self._to_push.append(self._outboxes[fd])
                 self._push_all()
-
-    def _serve_background(self, background: Background) -> None:
-        for fd in background.serve():
-            self._receive(self._inboxes[fd])
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

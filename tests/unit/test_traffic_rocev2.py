@@ -1,5 +1,6 @@
 """The RoCEv2 transport without a network: two NICs that are the two ends of a pair of datagram sockets."""
 
+import select
 import socket
 import time
 from collections.abc import Sequence
@@ -91,6 +92,19 @@ def test_what_the_cable_loses_comes_again() -> None:
                 transport.receivers[1, 0, 0].recv_into(memoryview(bytearray(4096)))
                 assert number == transport.receivers[1, 0, 0].fileno()
         assert (transport.counters().retransmits, sender.sender.timeouts) == (1, 1)
+
+
+def test_an_idle_transport_wakes_nobody() -> None:
+    """Else the replay would never see that nothing moves."""
+    made = schedule("all_reduce", "ring", 2)
+    reliability = Reliability(mtu_bytes=1024, timeout_ns=1_000_000)
+    with Cabled(ENDS, made.connections, reliability=reliability) as transport:
+        Replay(made, 512, transport).run(filled(made, 512), stall_s=10)
+        deadline = time.monotonic() + 10
+        while select.select([transport], [], [], 0.05)[0]:
+            assert time.monotonic() < deadline
+            assert not list(transport.serve())
+        assert transport.senders[0, 1, 0].sender.is_idle
 
 
 def test_a_paced_sender_keeps_to_its_rate() -> None:

@@ -267,12 +267,13 @@ class RoceTransport:
     def _pump(self, interface: _Interface) -> None:
         now_ns = time.monotonic_ns()
         port = interface.port
+        sent_before = port.sent
         port.pump(now_ns)
         if port.blocked != interface.watched_for_room:
             interface.watched_for_room = port.blocked
             room = select.EPOLLOUT if port.blocked else 0
             self._poll.modify(interface.nic.fileno(), select.EPOLLIN | room)
-        if self._retry_ns is None:
+        if self._retry_ns is None and port.sent > sent_before:
             # Nobody's deadline can be sooner; whose it is shows when it is over.
             self._retry_ns = now_ns + self._reliability.timeout_ns
         self._hold(port, now_ns)
