@@ -38,10 +38,12 @@ class WireFlow:
 
 @dataclass(frozen=True, slots=True)
 class TransportCounters:
-    """Cumulative since the transport was opened: segments sent again, and segments sent."""
+    """Cumulative since the transport was opened: segments sent again, and segments sent; of a transport in user space, frames
+    that its hosts lost, at a full socket or queue, not the fabric."""
 
     retransmits: int
     segments: int
+    dropped_host: int = 0
 
 
 class Stream(Protocol):

@@ -15,11 +15,12 @@ from traffic.replay import Replay
 from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.next_hop import NextHop
 from traffic.rocev2.port import Port
+from traffic.rocev2.queue_pair import queue_pair_numbers
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError
 from traffic.schedule import Connection
 from traffic.transport import Endpoint
-from traffic.transports.rocev2 import RoceTransport, queue_pair_numbers
+from traffic.transports.rocev2 import RoceTransport
 
 ENDS = [Endpoint(0, "h1", "198.18.0.1"), Endpoint(1, "h2", "198.18.0.2")]
 BOTH_WAYS: list[Connection] = [(0, 1, 0), (1, 0, 0)]
@@ -29,10 +30,16 @@ class FakeNic:
     def __init__(self, number: int, end: socket.socket, mtu_bytes: int) -> None:
         end.setblocking(False)
         self.end = end
+        self.overflow = 0
         self.intf, self.mac, self.mtu_bytes = f"h{number}-eth0", f"02:00:00:00:00:0{number}", mtu_bytes
 
     def fileno(self) -> int:
         return self.end.fileno()
+
+    def dropped(self) -> int:
+        """Since it was last asked."""
+        dropped, self.overflow = self.overflow, 0
+        return dropped
 
     def close(self) -> None:
         self.end.close()
@@ -48,7 +55,7 @@ class Cabled(RoceTransport):
 
     def _open_nics(self, endpoints: Sequence[Endpoint]) -> dict:  # type: ignore[type-arg]
         self.ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        nics = [FakeNic(i + 1, end, self.mtu_bytes) for i, end in enumerate(self.ends)]
+        self.fakes = nics = [FakeNic(i + 1, end, self.mtu_bytes) for i, end in enumerate(self.ends)]
         self._nics += nics  # type: ignore[arg-type]
         return {(e.rank, ENDS[1 - e.rank].ip): (nics[e.rank], NextHop("", nics[1 - e.rank].mac)) for e in endpoints}
 
@@ -92,6 +99,17 @@ def test_what_the_cable_loses_comes_again() -> None:
                 transport.receivers[1, 0, 0].recv_into(memoryview(bytearray(4096)))
                 assert number == transport.receivers[1, 0, 0].fileno()
         assert (transport.counters().retransmits, sender.sender.timeouts) == (1, 1)
+
+
+def test_what_hosts_lose_is_counted_apart() -> None:
+    with Cabled(ENDS, BOTH_WAYS) as transport:
+        for nic, lost in zip(transport.fakes, (2, 3), strict=True):
+            nic.overflow = lost
+        assert [transport.counters().dropped_host for _ in range(2)] == [5, 5]
+        # A frame that is no RoCEv2.
+        transport.ends[0].send(bytes(100))
+        assert not list(transport.serve())
+        assert transport.strays == 1
 
 
 def test_an_idle_transport_wakes_nobody() -> None:
@@ -166,7 +184,7 @@ def test_the_path_mtu_is_the_largest_that_fits_the_interfaces() -> None:
 
 
 def test_each_host_numbers_its_queue_pairs_and_ports_follow_from_them() -> None:
-    assert queue_pair_numbers(ENDS, BOTH_WAYS) == [(0x11, 0x11), (0x12, 0x12)]
+    assert queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS) == [(0x11, 0x11), (0x12, 0x12)]
     flows = RoceTransport.plan(ENDS, BOTH_WAYS)
     # 0x11 * 0x11 = 0x121 and 0x12 * 0x12 = 0x144: below 14 bits there is nothing to fold.
     assert [(f.proto, f.src_port, f.dst_port) for f in flows] == [(17, 0xC121, 4791), (17, 0xC144, 4791)]

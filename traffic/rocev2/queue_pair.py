@@ -1,8 +1,14 @@
 """One end of a reliable connection, as its packets show it."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from traffic.schedule import Connection
+
 UDP_PORT = 4791
+# The first number that Linux's software RoCE gives to a user's queue pair.
+_FIRST_QPN = 0x11
 _MAX_QPN = (1 << 24) - 1
 # The range that Linux picks RoCEv2 source ports from: IB_ROCE_UDP_ENCAP_VALID_PORT_MIN and up.
 FIRST_SOURCE_PORT = 0xC000
@@ -45,3 +51,17 @@ def linux_source_port(local_qpn: int, remote_qpn: int) -> int:
     label ^= label >> 40
     label &= 0xFFFFF
     return FIRST_SOURCE_PORT | ((label & 0x3FFF) ^ (label >> 14))
+
+
+def queue_pair_numbers(host: Mapping[int, str], connections: Sequence[Connection]) -> list[tuple[int, int]]:
+    """(source's, destination's) of each connection: each host numbers its own, in the connections' order.
+
+    host: of each rank.
+    """
+    following: dict[str, int] = defaultdict(lambda: _FIRST_QPN)
+
+    def number(rank: int) -> int:
+        following[host[rank]] += 1
+        return following[host[rank]] - 1
+
+    return [(number(src), number(dst)) for src, dst, _ in connections]

@@ -24,7 +24,7 @@ from traffic.rocev2.opcodes import PATH_MTUS
 from traffic.rocev2.pacing import Pacer
 from traffic.rocev2.packet import parse
 from traffic.rocev2.port import Port
-from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port
+from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port, queue_pair_numbers
 from traffic.rocev2.receiver import CNP_INTERVAL_NS, Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError, Sender
@@ -33,8 +33,6 @@ from traffic.schedule import Connection, connection_name
 from traffic.transport import Endpoint, TransportCounters, WireFlow
 
 _IPPROTO_UDP = 17
-# The first number that Linux's software RoCE gives to a user's queue pair.
-_FIRST_QPN = 0x11
 # What counts as the interface's MTU beside the payload: IP, UDP, BTH, RETH, ICRC.
 _HEADERS_BYTES = 20 + 8 + 12 + 16 + 4
 # Below the shortest queue of a shaped link, eight frames of 9014 bytes: what the socket does not hold back, that queue drops.
@@ -80,7 +78,8 @@ class RoceTransport:
         self.flows = self.plan(endpoints, connections)
         self.senders: dict[Connection, SendingEnd] = {}
         self.receivers: dict[Connection, ReceivingEnd] = {}
-        self.strays = 0
+        # Frames that are no valid packet for anybody here; and those that came while a socket was full.
+        self.strays = self._overflowed = 0
         self._interfaces: dict[int, _Interface] = {}
         self._readable: dict[int, None] = {}
         self._timer = Timer()
@@ -94,7 +93,7 @@ class RoceTransport:
             ways = self._open_nics(endpoints)
             self._reliability = reliability or Reliability(mtu_bytes=self._largest_path_mtu())
             self._require_fit()
-            self._connect(queue_pair_numbers(endpoints, connections), ways)
+            self._connect(queue_pair_numbers({e.rank: e.host for e in endpoints}, connections), ways)
         except BaseException:
             self.close()
             raise
@@ -117,16 +116,23 @@ class RoceTransport:
         at = {e.rank: e.ip for e in endpoints}
         return [
             WireFlow(*c, at[c[0]], at[c[1]], _IPPROTO_UDP, linux_source_port(*qpns), UDP_PORT)
-            for c, qpns in zip(connections, queue_pair_numbers(endpoints, connections), strict=True)
+            for c, qpns in zip(
+                connections, queue_pair_numbers({e.rank: e.host for e in endpoints}, connections), strict=True
+            )
         ]
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
     def counters(self) -> TransportCounters:
         each = self.counters_by_connection().values()
-        return TransportCounters(sum(c.retransmits for c in each), sum(c.segments for c in each))
+        self._overflowed += sum(nic.dropped() for nic in self._nics)
+        refused = sum(interface.port.dropped for interface in self._interfaces.values())
+        return TransportCounters(
+            sum(c.retransmits for c in each), sum(c.segments for c in each), self._overflowed + refused
+        )
 
     def counters_by_connection(self) -> dict[Connection, TransportCounters]:
+        """Hosts' losses are nobody's in particular."""
         return {c: TransportCounters(end.sender.retransmitted, end.sent) for c, end in self.senders.items()}
 
     def settings(self) -> Mapping[str, str]:
@@ -313,15 +319,3 @@ class RoceTransport:
                 raise RetryExceededError(f"the connection {connection_name(connection)} broke: {error}") from None
         deadlines = [end.sender.deadline_ns for end in self.senders.values() if end.sender.deadline_ns is not None]
         self._retry_ns = min(deadlines, default=None)
-
-
-def queue_pair_numbers(endpoints: Sequence[Endpoint], connections: Sequence[Connection]) -> list[tuple[int, int]]:
-    """(source's, destination's) of each connection: each host numbers its own, in the connections' order."""
-    host = {e.rank: e.host for e in endpoints}
-    following: dict[str, int] = defaultdict(lambda: _FIRST_QPN)
-
-    def number(rank: int) -> int:
-        following[host[rank]] += 1
-        return following[host[rank]] - 1
-
-    return [(number(src), number(dst)) for src, dst, _ in connections]
