@@ -26,15 +26,21 @@ def to_announce(planned: Plan, emulated: Fabric) -> tuple[Demand, ...]:
 
 
 def _demands(planned: Plan, emulated: Fabric) -> list[Demand]:
-    """One per connection: its part of what the sender's NIC can send, by the chunks that it carries."""
+    """One per connection between NICs, since inside an HB domain there is one way only: its part of what the sender's NIC can
+    send, by what it carries."""
     schedule = planned.schedule
     flows = TRANSPORTS[planned.experiment.transport].plan(endpoints(planned, emulated), schedule.connections)
-    chunks = np.bincount(schedule.connection, schedule.n_chunks_sent)
-    by_rank = np.bincount([wire.src_rank for wire in flows], chunks, planned.ranks)
+    src, dst = (np.array(ranks) for ranks in zip(*((f.src_rank, f.dst_rank) for f in flows), strict=True))
+    outside = ~planned.interfaces.inside(src, dst)
+    sends = ~schedule.is_local
+    elements = schedule.elements(schedule.natural_count or schedule.n_chunks)
+    carried = np.bincount(schedule.connection[sends], elements[sends])
+    by_rank = np.bincount(src[outside], carried[outside], planned.ranks)
     nic_mbps = [emulated.link_of(emulated.scale_out_port(host).intf).rate_mbps for host in planned.hosts]
     return [
         Demand(flow_of(wire), nic_mbps[wire.src_rank] * float(n / by_rank[wire.src_rank]))
-        for wire, n in zip(flows, chunks, strict=True)
+        for wire, n, over_nics in zip(flows, carried, outside, strict=True)
+        if over_nics
     ]
 
 

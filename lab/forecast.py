@@ -18,8 +18,9 @@ from controller.policy import Reactive
 from lab.announcing import flow_of, routing
 from lab.errors import LabError
 from lab.experiment import Experiment
+from lab.fluid import Prediction
 from lab.plan import Plan, Size, endpoints, plan
-from lab.predictor import Prediction, predict, roofline_s
+from lab.predictor import predict
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
 from topologies import Fabric, Port
 from topologies.units import format_rate, format_size
@@ -38,16 +39,15 @@ class Forecast:
     ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
     unknown: str = ""
 
-    def prediction(self, size: Size) -> Prediction | None:
+    def prediction(self, size: Size, scale: Scale) -> Prediction | None:
         if self.unknown:
             return None
-        sends, mtu = self.plan.sends(size.count), self.plan.experiment.mtu
+        sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
 
     def roofline_s(self, size: Size, scale: Scale) -> float:
         """In hardware seconds, for the bytes that are really sent."""
-        emulated_s = roofline_s(size.emulated_bytes, self.plan.algo_factor, self.plan.b_acc_mbps / scale.rate_scale)
-        return scale.hardware_s(emulated_s)
+        return self.plan.cut.seconds(size.emulated_bytes * scale.size_scale)
 
 
 def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
@@ -95,6 +95,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
+    print(f"roofline: {planned.cut}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
     for row in rows:
         print(
@@ -106,7 +107,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
 
 
 def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, Any]:
-    found = expected.prediction(size)
+    found = expected.prediction(size, scale)
     roofline = expected.roofline_s(size, scale)
     predicted_s = scale.hardware_s(found.seconds) if found else math.nan
     return {

@@ -124,7 +124,7 @@ def balance(groups: Mapping[str, Iterable[Port]], load_by_intf: Mapping[str, flo
 
 @dataclass(frozen=True)
 class Goodput:
-    """Payload rates, hardware units. sender_mean, sender_worst: shares of its NIC's rate that sending hosts reached, each
+    """Payload rates, hardware units. sender_mean, sender_worst: shares of their rate that sending interfaces reached, each
     until its last byte had arrived; flow_*: of single flows; all_mbps: of all together, until the last one was done;
     sustained: mean share of the senders' NICs that arrived while all of them were sending, the accepted load of the network
     literature; nan where that was too short to be seen."""
@@ -138,19 +138,20 @@ class Goodput:
     sustained: float = math.nan
 
 
-def sender_shares(src: Ints, n_bytes: Floats, finished_s: Floats, nic_mbps: Floats) -> Floats:
-    """(senders,) of each rank that sends. src, n_bytes, finished_s: (sends,); nic_mbps: (ranks,)."""
-    n = len(nic_mbps)
-    sent, ended_s = np.bincount(src, n_bytes, n), np.zeros(n)
-    np.maximum.at(ended_s, src, finished_s)
+def sender_shares(egress: Ints, n_bytes: Floats, finished_s: Floats, mbps: Floats) -> Floats:
+    """(senders,) of each interface that sends: a host's NIC, or its scale-up interface. egress: (sends,) interfaces; n_bytes,
+    finished_s: (sends,); mbps: (interfaces,)."""
+    n = len(mbps)
+    sent, ended_s = np.bincount(egress, n_bytes, n), np.zeros(n)
+    np.maximum.at(ended_s, egress, finished_s)
     sends = sent > 0
-    shares: Floats = sent[sends] * 8 / ended_s[sends] / (nic_mbps[sends] * 1e6)
+    shares: Floats = sent[sends] * 8 / ended_s[sends] / (mbps[sends] * 1e6)
     return shares
 
 
-def goodput(src: Ints, n_bytes: Floats, finished_s: Floats, nic_mbps: Floats) -> Goodput:
+def goodput(egress: Ints, n_bytes: Floats, finished_s: Floats, mbps: Floats) -> Goodput:
     """Over iterations of flows that begin together: finished_s (iterations, flows); the others as in `sender_shares`."""
-    shares = np.concatenate([sender_shares(src, n_bytes, ended_s, nic_mbps) for ended_s in finished_s])
+    shares = np.concatenate([sender_shares(egress, n_bytes, ended_s, mbps) for ended_s in finished_s])
     flow_mbps = n_bytes * 8e-6 / finished_s
     return Goodput(
         sender_mean=float(shares.mean()),

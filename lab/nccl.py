@@ -90,6 +90,7 @@ def scale_lines(record: RunRecord) -> list[str]:
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
+        f"roofline of jct_ratio: {record.roofline}",
         f"Open vSwitch {record.machine['open_vswitch']}, {DATAPATHS[record.machine['datapath']]}",
         *_delays(record.machine),
     ]
@@ -157,7 +158,10 @@ def _goodput_lines(row: RowResult) -> list[str]:
     mean, least, most, together = (
         format_rate(float(f"{mbps:.3g}")) for mbps in (g.flow_mean_mbps, g.flow_min_mbps, g.flow_max_mbps, g.all_mbps)
     )
-    size, shares = format_size(row.size_bytes), f"{g.sender_mean:.3f} of its NIC's rate, the worst {g.sender_worst:.3f}"
+    size, shares = (
+        format_size(row.size_bytes),
+        f"{g.sender_mean:.3f} of its link's rate, the worst {g.sender_worst:.3f}",
+    )
     sustained = "" if math.isnan(g.sustained) else f", {g.sustained:.3f} while all were sending"
     return [
         f"#   {size}: a sending host got {shares}{sustained}; a flow {mean} ({least} to {most}), all together {together}"

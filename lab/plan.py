@@ -1,39 +1,36 @@
-"""From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
+"""From an experiment to a plan: what the ranks send, computed or refused without root, before anything is made."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-import controller
 import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.predictor import FRAMES_PER_ACK, Sends, levels, mss_bytes
+from lab.interfaces import interfaces
+from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
+from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
-from topologies import Fabric, Topology, topology, unknown, user_code
-from topologies.conformance import check_fabric
-from topologies.describe import Distances
-from topologies.impairments import Impairments
-from topologies.tiers import hb_domains
-from topologies.topology import build
+from lab.site import Site, require_shapeable, site
+from lab.wire import FRAMES_PER_ACK, Sends
+from topologies import Fabric, unknown
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
+from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
-from traffic.placement import place
+from traffic.layout import Layout
 from traffic.transport import Endpoint
 
-# Schedules grow with the ranks squared: a ring of these has two million sends.
-MAX_RANKS = 1024
 # Of the replay engine, for one send.
 _BYTES_PER_SEND = 100
 # What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
 _BYTES_PER_CONNECTION = 2**18
-# Of those that cannot be reached, in a refusal.
-_PAIRS_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -47,19 +44,11 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together."""
+class Plan(Site):
+    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together."""
 
-    experiment: Experiment
-    topology: Topology
-    fabric: Fabric
-    hosts: tuple[str, ...]
     schedule: Schedule
     b_acc_mbps: float
-
-    @property
-    def ranks(self) -> int:
-        return len(self.hosts)
 
     @property
     def algorithm(self) -> str:
@@ -71,40 +60,41 @@ class Plan:
 
     @cached_property
     def algo_factor(self) -> float:
-        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest NIC's direction
-        over those of a sender."""
+        """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest interface's
+        direction over those of a sender: a NIC, if it uses any."""
         if self.is_pattern:
-            busiest = max(np.bincount(ranks).max() for ranks in (self.schedule.src, self.schedule.dst))
-            return float(busiest / self.experiment.flows_per_host)
-        return bus_factor(self.experiment.collective, self.ranks)
+            return float(np.bincount(self._interfaces_of_flows).max() / self.experiment.flows_per_host)
+        return bus_factor(self.experiment.collective, self.schedule.n_members)
 
     @property
-    def mss(self) -> int:
-        return mss_bytes(self.experiment.mtu)
-
-    def impairments(self, scale: Scale) -> Impairments:
-        """What the machine's links do to frames, every time multiplied as the scale says."""
-        e = self.experiment
-        return Impairments(
-            loss=e.loss_percent / 100,
-            jitter_us=e.jitter_us * scale.time_dilation,
-            ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
-            seed=e.seed,
-        )
-
-    @property
-    def has_delays(self) -> bool:
-        """Some link has a delay, asked for or the topology's own."""
-        return any(link.delay_us > 0 for link in self.fabric.links)
-
-    @property
-    def nic_mbps(self) -> float:
-        """The fastest NIC of a rank."""
-        return float(self.nic_mbps_by_rank.max())
+    def _interfaces_of_flows(self) -> NDArray[np.int64]:
+        """Of a pattern: the number of each direction of an interface, once for each flow; NICs only, if it uses any."""
+        src, dst = self.schedule.src, self.schedule.dst
+        inside = self.interfaces.inside(src, dst)
+        chosen = ~inside if not inside.all() else inside
+        return np.concatenate([src[chosen], self.ranks + dst[chosen]]).astype(np.int64)
 
     @cached_property
-    def nic_mbps_by_rank(self) -> NDArray[np.float64]:
-        return np.array([self.fabric.link_of(self.fabric.scale_out_port(h).intf).rate_mbps for h in self.hosts])
+    def egress(self) -> NDArray[np.int64]:
+        """(sends,) the interface that each leaves by, as `interfaces` counts them."""
+        return self.interfaces.of_sends(self.schedule.src, self.schedule.dst)[0].astype(np.int64)
+
+    @cached_property
+    def switches(self) -> NDArray[np.float64]:
+        """(sends,) that each crosses; inf where it has no path."""
+        return switches_crossed(self.fabric, self.hosts, self.schedule, self.interfaces)
+
+    @cached_property
+    def cut(self) -> Cut:
+        """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
+        if not self.is_pattern:
+            return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
+        s = self.schedule
+        busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
+        busiest = int(busy_s.argmax())
+        mbps = float(self.interfaces.mbps[busiest])
+        ports = (*self.interfaces.scale_out, *self.interfaces.scale_up)
+        return Cut(float(busy_s[busiest] * mbps / 8e-6), mbps, f"at {getattr(ports[busiest], 'intf', '')}")
 
     def sizes(self, scale: Scale) -> tuple[Size, ...]:
         """The rows of the sweep. Refuses a smallest size of which nothing is left."""
@@ -114,20 +104,31 @@ class Plan:
             elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
             if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
-            count = emulated * self.schedule.n_chunks // self._size_chunks
+            count = math.ceil(emulated * self._buffer_ratio)
             rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
         return tuple(rows)
 
     def _elements(self, size_bytes: int) -> int:
         """float32 elements of nccl-tests' size: a buffer, or in a pattern what one host's flows send, all equally much."""
         if self.is_pattern:
-            return size_bytes // ELEMENT_BYTES // self._size_chunks * self._size_chunks
-        return buffer_elements(self.experiment.collective, size_bytes, self.ranks)
+            flows = self.experiment.flows_per_host
+            return size_bytes // ELEMENT_BYTES // flows * flows
+        return buffer_elements(self.experiment.collective, size_bytes, self.schedule.n_members)
 
-    @property
-    def _size_chunks(self) -> int:
-        """Chunks that make up nccl-tests' size."""
-        return self.experiment.flows_per_host if self.is_pattern else self.schedule.n_chunks
+    @cached_property
+    def _buffer_ratio(self) -> Fraction:
+        """Elements of a buffer over those that nccl-tests' size counts: of a pattern, what one host's flows send."""
+        if self.is_pattern:
+            return Fraction(self.schedule.n_chunks, self.experiment.flows_per_host)
+        return buffer_ratio(self.schedule)
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """(sends,) of nccl-tests' size that each carries; local operations carry nothing."""
+        s = self.schedule
+        whole = s.natural_count or s.n_chunks
+        shares: NDArray[np.float64] = s.elements(whole) / whole * float(self._buffer_ratio)
+        return shares
 
     def _too_small(self, size: int, scale: Scale) -> str:
         step = 1
@@ -140,8 +141,8 @@ class Plan:
             f"use -b {least} or more" + (", or a smaller --scale RATE:SIZE" if scaled else "")
         )
 
-    def sends(self, count: int) -> Sends:
-        """The schedule with bytes, for the predictor. count: emulated elements."""
+    def sends(self, count: int, time_dilation: float) -> Sends:
+        """The schedule with bytes and emulated times, for the predictor. count: emulated elements."""
         s = self.schedule
         return Sends(
             connections=s.connections,
@@ -149,6 +150,8 @@ class Plan:
             n_bytes=self.message_bytes(count),
             dep_start=s.dep_start,
             deps=s.deps.astype(np.int64),
+            waits_to_leave=s.waits_to_leave,
+            calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
         )
 
     def message_bytes(self, count: int) -> NDArray[np.int64]:
@@ -163,10 +166,11 @@ class Plan:
         """What the run of the largest size holds: every rank's buffer, one more to compare with and its mask, and for every
         pair that reduces its largest message; then what sends and connections cost."""
         s, size = self.schedule, self.sizes(scale)[-1]
-        pairs, pair = np.unique(s.src.astype(np.int64) * s.n_ranks + s.dst, return_inverse=True)
+        remote = ~s.is_local
+        pairs, pair = np.unique((s.src.astype(np.int64) * s.n_ranks + s.dst)[remote], return_inverse=True)
         beside = np.zeros(len(pairs), np.int64)
-        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0))
-        values = self.ranks * size.count + int(beside.sum())
+        np.maximum.at(beside, pair, np.where(s.reduce, s.elements(size.count), 0)[remote])
+        values = s.n_ranks * size.count + int(beside.sum())
         held = values * ELEMENT_BYTES + size.count * (ELEMENT_BYTES + 1)
         return held + len(s) * _BYTES_PER_SEND + len(pairs) * _BYTES_PER_CONNECTION
 
@@ -176,92 +180,75 @@ class Plan:
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of nccl-tests' size, that one message carries."""
-        return float(self.schedule.n_chunks_sent.min()) / self._size_chunks
+        """Of nccl-tests' size, that the smallest message carries."""
+        return float(self._shares[self._shares > 0].min())
 
     @cached_property
     def load(self) -> Load:
-        """What the collective asks of the switches while every NIC runs at its rate."""
+        """What the collective asks of the switches while every interface that it uses runs at its rate, where it asks most:
+        inside the servers frames come many times as fast as over the NICs."""
         e = self.experiment
         largest = e.max_bytes
-        sent = self.schedule.n_chunks_sent / self._size_chunks * largest
-        one_s = _duration_s(self.schedule, sent, self.nic_mbps_by_rank)
-        frame_hops = float((sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * _switches(self)).sum())
+        sent = self._shares * largest
+        frame_hops = sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * self.switches
+        levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
+        one_s = float(levels_s.sum())
         swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
         iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
         return Load(
-            frame_hops_per_s=frame_hops / one_s,
+            frame_hops_per_s=float((hops / levels_s).max()),
             traffic_s=one_s * swept / largest * iterations,
             step_bytes=e.min_bytes * self._smallest_share,
             rate_mbps=self.nic_mbps,
             mss=self.mss,
+            fastest_mbps=float(self.interfaces.mbps[np.unique(self.egress)].max()),
         )
 
 
 def plan(experiment: Experiment) -> Plan:
     """Refuses, as topologies.Refused, whatever cannot be run as asked."""
     _check_experiment(experiment)
-    made = _topology(experiment)
-    fabric = _fabric(experiment, made)
-    _check_jitter(experiment, fabric)
-    _ask_policy(experiment, fabric)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
-    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
-    if ranks < 2:
-        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
-    if ranks > MAX_RANKS:
-        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
-    hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    schedule = traffic.schedule(experiment.collective, experiment.algorithm, ranks, _demand(experiment))
+    chosen = site(experiment)
+    fabric, hosts = chosen.fabric, chosen.hosts
+    if len(hosts) < 2:
+        raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
+    schedule = _schedule(experiment, fabric, hosts)
     verify(schedule)
-    planned = Plan(experiment, made, fabric, hosts, schedule, _b_acc_mbps(fabric, hosts))
-    _switches(planned)
-    scale = experiment.scale or Scale()
-    planned.sizes(scale)
-    if experiment.scale is not None:
-        scale.fabric(fabric)
+    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
+    planned.sizes(experiment.scale or Scale())
+    require_shapeable(planned)
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
 
 
+def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
+    """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
+    at = interfaces(fabric, hosts)
+    layout = Layout(len(hosts), at.domains)
+    schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
+    if schedule.n_ranks > len(hosts):
+        raise LabError(
+            f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
+            f"helpers have no host here: use another --algorithm"
+        )
+    if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
+        schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
+    require_paths(e.collective, schedule, layout, fabric, hosts, at)
+    return schedule
+
+
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
     """Rank by rank, where its sockets are."""
-    return [
-        Endpoint(rank, host, str(emulated.scale_out_port(host).ip), netns[host] if netns else None)
-        for rank, host in enumerate(planned.hosts)
-    ]
-
-
-def fabric_of(experiment: Experiment) -> Fabric:
-    """The experiment's fabric, in hardware units."""
-    return _fabric(experiment, _topology(experiment))
-
-
-def _topology(experiment: Experiment) -> Topology:
-    return topology(experiment.topology)
-
-
-def _fabric(experiment: Experiment, made: Topology) -> Fabric:
-    fabric = build(made)
-    if user_code.is_file(experiment.topology):
-        _require_usable(experiment.topology, fabric)
-    return fabric.with_links(rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0)
-
-
-def _require_usable(spec: str, fabric: Fabric) -> None:
-    """A user's own may be anything; ours are tested."""
-    what = f"topology {spec!r}"
-    if found := user_code.call(what, lambda: check_fabric(fabric)):
-        raise LabError(f"{what}: {found[0]}; `run_topo.py check` tests all of it")
-
-
-def _ask_policy(experiment: Experiment, fabric: Fabric) -> None:
-    """A user's own is asked for its rules at once; ours are when paths are computed."""
-    chosen = controller.policy(experiment.routing)
-    if user_code.is_file(experiment.routing):
-        controller.rules_of(chosen, fabric)
+    at = planned.interfaces
+    found = []
+    for rank, host in enumerate(planned.hosts):
+        ip, scale_up = str(emulated.scale_out_port(host).ip), emulated.scale_up_port(host)
+        inside = (int(at.domain[rank]), scale_up.ip) if scale_up else (None, None)
+        found.append(Endpoint(rank, host, ip, netns[host] if netns else None, *inside))
+    return found
 
 
 def _check_experiment(e: Experiment) -> None:
@@ -269,16 +256,6 @@ def _check_experiment(e: Experiment) -> None:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     _check_pattern(e)
-    if e.loss_percent == 100:
-        raise LabError("loss 100% lets nothing through: use less")
-
-
-def _check_jitter(e: Experiment, fabric: Fabric) -> None:
-    least = min((link.delay_us for link in fabric.links if link.kind != "scale-up"), default=0.0)
-    if e.jitter_us > least:
-        raise LabError(
-            f"jitter {e.jitter_us:g}us is more than the delay of some link, {least:g}us: use a --delay that is as long or longer"
-        )
 
 
 def _check_pattern(e: Experiment) -> None:
@@ -294,43 +271,3 @@ def _check_pattern(e: Experiment) -> None:
 
 def _demand(e: Experiment) -> Demand:
     return Demand(e.flows_per_host, e.group_size, e.group_shift, e.seed)
-
-
-def _b_acc_mbps(fabric: Fabric, hosts: Sequence[str]) -> float:
-    """The smallest rank's, since a collective ends with its slowest."""
-    return min(sum(link.rate_mbps for link in fabric.links_at(h) if link.kind != "scale-up") for h in hosts)
-
-
-def _duration_s(schedule: Schedule, sent: NDArray[np.float64], nic_mbps: NDArray[np.float64]) -> float:
-    """With nothing slower than the NICs: level after level, each as long as its busiest NIC. sent: (sends,) bytes."""
-    byte_s = 8 / (nic_mbps * 1e6)
-    n, total = schedule.n_ranks, 0.0
-    for level in levels(schedule.dep_start, schedule.deps.astype(np.int64)):
-        out = np.bincount(schedule.src[level], sent[level], n)
-        into = np.bincount(schedule.dst[level], sent[level], n)
-        total += float((np.maximum(out, into) * byte_s).max())
-    return total
-
-
-def _switches(planned: Plan) -> NDArray[np.float64]:
-    """(sends,) switches on the shortest path of each send. Refuses a pair without one."""
-    s, fabric = planned.schedule, planned.fabric
-    distances = Distances(fabric)
-    crossed = distances.links_between(planned.hosts, s.src, s.dst) + 1
-    lost = ~np.isfinite(crossed)
-    if lost.any():
-        raise LabError(_unreachable(planned, list(dict.fromkeys(zip(s.src[lost], s.dst[lost], strict=True)))))
-    return crossed
-
-
-def _unreachable(planned: Plan, pairs: Sequence[tuple[int, int]]) -> str:
-    hosts, fabric = planned.hosts, planned.fabric
-    named = ", ".join(f"{hosts[a]} -> {hosts[b]}" for a, b in pairs[:_PAIRS_NAMED])
-    in_use = {(src, dst) for src, dst, _ in planned.schedule.connections}
-    what = (
-        f"{planned.experiment.collective} by {planned.algorithm} has {len(pairs)} of {len(in_use)} pairs that "
-        f"the scale-out network of {fabric.name} does not join, first {named}"
-    )
-    if hb_domains(fabric):
-        return f"{what}: it takes a schedule that forwards inside the HB domains (hierarchical); use rail-optimised"
-    return f"{what}: use another --placement or --collective"

@@ -142,7 +142,8 @@ def _bandwidth(record: RunRecord) -> str:
         return ""
     return (
         f"<h2>Bus bandwidth over size</h2><figure>{charts.busbw_over_size(record.rows)}"
-        "<figcaption>Roofline: no latency, no headers. Predicted: headers, acknowledgements, store-and-forward and shared links. "
+        f"<figcaption>Roofline: no latency, no headers: {escape(record.roofline)}. "
+        "Predicted: headers, acknowledgements, store-and-forward and shared links. "
         "Hollow marks are invalid rows.</figcaption></figure>"
     )
 
@@ -169,14 +170,22 @@ def _links(record: RunRecord, fabric: Fabric) -> str:
     if not totals:
         return ""
     notes = "".join(f"<p>{escape(note)}</p>" for note in record.notes)
+    inside = [t for t in totals if t.kind == "scale-up"]
+    network = [t for t in totals if t.kind != "scale-up"]
+    return (
+        f"<h2>Balance over parallel links</h2>{_balance(totals, fabric)}{notes}"
+        + _busiest("Busiest links" + (" of the network" if inside else ""), network)
+        + (_busiest("Busiest links inside HB domains", inside) if inside else "")
+    )
+
+
+def _busiest(title: str, totals: Sequence[LinkTotal]) -> str:
     busiest = sorted(totals, key=lambda t: -t.utilisation)[:_MOST_LINKS]
     left = len(totals) - len(busiest)
     more = f"<p class='soft'>{left} more link directions stand in links.parquet.</p>" if left else ""
     head = ("link", "interface", "bytes", "planned", "counted / planned", "utilisation", "dropped")
-    return (
-        f"<h2>Balance over parallel links</h2>{_balance(totals, fabric)}{notes}"
-        f"<h2>Busiest links</h2>{_table(head, [_link_cells(t) for t in busiest], text_columns=(0, 1))}{more}"
-    )
+    together = f"<p class='soft'>All together {sum(t.bytes_sent for t in totals):,} bytes.</p>"
+    return f"<h2>{title}</h2>{together}{_table(head, [_link_cells(t) for t in busiest], text_columns=(0, 1))}{more}"
 
 
 def _link_cells(t: LinkTotal) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -21,12 +21,26 @@ import pyarrow.parquet as pq
 
 from lab import nccl, report
 from lab.errors import LabError
-from lab.rows import ITERATION_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, IterationRecord, LinkSamples, RowResult, RunRecord
+from lab.rows import (
+    ITERATION_COLUMNS,
+    LINK_COLUMNS,
+    ROW_COLUMNS,
+    IterationRecord,
+    LinkSamples,
+    LinkTotal,
+    RowResult,
+    RunRecord,
+)
 
 _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
-    [("at_s", pa.float64()), ("intf", pa.string()), ("link", pa.string()), ("bytes_sent", pa.int64())]
+    [
+        ("at_s", pa.float64()),
+        *((name, pa.string()) for name in ("intf", "link", "kind")),
+        ("bytes_sent", pa.int64()),
+    ]
 )
+_LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
 assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
 
 
@@ -64,6 +78,17 @@ def write(folder: Path, record: RunRecord) -> None:
         raise _unwritable(folder, error) from None
 
 
+def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:
+    """The files of a run whose traffic was a program's own. Makes the folder where it is missing. Raises LabError."""
+    try:
+        _make_parents(folder)
+        _write(folder / "manifest.json", _json(manifest(record) | {"program": program}))
+        _write(folder / "links.csv", links_text(record.link_totals))
+        _write_parquet(folder / "links.parquet", link_table(record.links))
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
 def _unwritable(folder: Path, error: OSError) -> LabError:
     # Arrow words its errors at length; the number in them is the kernel's.
     reason = os.strerror(error.errno) if error.errno else error
@@ -80,6 +105,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "rows": len(record.rows),
         "experiment": record.experiment,
         "scale": record.scale,
+        "roofline": record.roofline,
         "machine": record.machine,
         "ranks": list(record.hosts),
         "fabric": record.fabric,
@@ -93,6 +119,15 @@ def csv_text(rows: Iterable[RowResult]) -> str:
     writer.writerow(ROW_COLUMNS)
     for row in rows:
         writer.writerow("" if isinstance(v, float) and math.isnan(v) else v for v in row.columns().values())
+    return text.getvalue()
+
+
+def links_text(totals: Iterable[LinkTotal]) -> str:
+    """Header, and a line for each direction of each link."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_LINKS_COLUMNS)
+    writer.writerows([getattr(total, name) for name in _LINKS_COLUMNS] for total in totals)
     return text.getvalue()
 
 
@@ -118,8 +153,10 @@ def _link_window(w: LinkSamples) -> pa.Table:
     places = np.tile(np.arange(n, dtype=np.int32), samples)
     columns = [
         pa.array(np.repeat(w.at_s, n)),
-        pa.DictionaryArray.from_arrays(places, pa.array(w.intfs, pa.string())).cast(pa.string()),
-        pa.DictionaryArray.from_arrays(places, pa.array(w.links, pa.string())).cast(pa.string()),
+        *(
+            pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string())).cast(pa.string())
+            for names in (w.intfs, w.links, w.kinds)
+        ),
         pa.array(w.bytes_sent.reshape(-1)),
     ]
     return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)

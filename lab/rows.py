@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.kpis import Goodput
+from topologies.fabric import LinkKind
 
 # What a record's machine has as its datapath, in words.
 DATAPATHS = {
@@ -111,16 +112,17 @@ class LinkSamples:
     """Counters of every egress interface over time.
 
     at_s: (samples,) emulated seconds since the run's start; intfs: (interfaces,); links: their directions, as
-    'leaf1->spine2'; bytes_sent: (samples, interfaces), cumulative.
+    'leaf1->spine2'; kinds: of the links, as 'scale-out' or 'scale-up'; bytes_sent: (samples, interfaces), cumulative.
     """
 
     at_s: NDArray[np.float64]
     intfs: tuple[str, ...]
     links: tuple[str, ...]
+    kinds: tuple[str, ...]
     bytes_sent: NDArray[np.int64]
 
 
-LINK_COLUMNS = ("at_s", "intf", "link", "bytes_sent")
+LINK_COLUMNS = ("at_s", "intf", "link", "kind", "bytes_sent")
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ class LinkTotal:
     size_bytes: int
     intf: str
     link: str
+    kind: LinkKind
     bytes_sent: int
     planned_bytes: float
     dropped: int
@@ -144,7 +147,7 @@ class RunRecord:
     """Everything that goes into a results folder; rows are added as they come, so that an interrupted run keeps them.
 
     experiment, fabric (what `describe` gives, with 'graph'), scale, machine: plain data for the manifest.
-    hosts: rank -> host name; notes: sentences for the reader, e.g. on collisions.
+    hosts: rank -> host name; roofline: what it is made of, in words; notes: sentences for the reader, e.g. on collisions.
     """
 
     experiment: Mapping[str, Any]
@@ -153,6 +156,7 @@ class RunRecord:
     machine: Mapping[str, Any]
     hosts: tuple[str, ...]
     command: tuple[str, ...] = ()
+    roofline: str = ""
     started: str = ""
     ended: str = ""
     complete: bool = False

@@ -103,9 +103,9 @@ TYPICAL_BUDGET = Budget(120_000.0)
 class Load:
     """What an experiment asks of the machine, in hardware units.
 
-    frame_hops_per_s: frames x switches per hardware second while the collective runs; traffic_s: hardware seconds of all
-    iterations of all sizes; step_bytes: the smallest size's message per step; rate_mbps: the fastest NIC; mss: payload
-    bytes of a full frame.
+    frame_hops_per_s: frames x switches per hardware second where the collective asks most; traffic_s: hardware seconds of
+    all iterations of all sizes; step_bytes: the smallest size's message per step; rate_mbps: the fastest NIC; mss: payload
+    bytes of a full frame; fastest_mbps: the fastest interface in use, a scale-up one perhaps; 0 = the NIC.
     """
 
     frame_hops_per_s: float
@@ -113,15 +113,17 @@ class Load:
     step_bytes: float
     rate_mbps: float
     mss: int
+    fastest_mbps: float = 0.0
 
 
 def choose_scale(load: Load, budget: Budget, time_limit_s: float) -> Scale:
-    """`auto`: the fastest readable rate within the budget, then the largest readable sizes within the time.
+    """`auto`: the fastest readable NIC rate within the budget, then the largest readable sizes within the time.
 
     Time beats frames: where both cannot be had, the row says that its frames are too few.
     """
     fastest = load.rate_mbps * budget.frame_hops_per_s * BUDGET_SHARE / max(load.frame_hops_per_s, 1e-9)
-    fastest = min(fastest, AUTO_MAX_MBPS, load.rate_mbps)
+    in_use = max(load.fastest_mbps, load.rate_mbps)
+    fastest = min(fastest, AUTO_MAX_MBPS * load.rate_mbps / in_use, load.rate_mbps)
     rate_scale = load.rate_mbps / _readable_below(max(fastest, MIN_EMULATED_MBPS))
     time_s = max(time_limit_s - _FIXED_S, time_limit_s * _MIN_TRAFFIC_SHARE)
     least = max(load.traffic_s * rate_scale / time_s, 1.0)

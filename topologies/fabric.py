@@ -170,6 +170,11 @@ class Fabric:
                 return link.here(host)
         raise TopologyError(f"host {host} has no scale-out interface")
 
+    def scale_up_port(self, host: str) -> Port | None:
+        """The host's interface inside its HB domain: the first that has an address. None where it has none."""
+        ends = (link.here(host) for link in self.links_at(host) if link.kind == "scale-up")
+        return next((port for port in ends if port.ip), None)
+
     def switch_of(self, host: str) -> str:
         """The switch that the host's scale-out NIC is plugged into."""
         return self.peer(self.scale_out_port(host)).node
@@ -194,18 +199,21 @@ class Fabric:
 
     # -- other fabrics made from this one ---------------------------------------------------------------------------
 
-    def with_links(self, *, rate_mbps: float | None = None, delay_us: float = 0.0) -> Fabric:
+    def with_links(
+        self, *, rate_mbps: float | None = None, delay_us: float = 0.0, keep_scale_up: bool = False
+    ) -> Fabric:
         """The same fabric with its fastest scale-out links at `rate_mbps`, the others in proportion, and no scale-out link
-        with less delay than `delay_us`; a long haul stays longer. Scale-up links keep theirs."""
+        with less delay than `delay_us`; a long haul stays longer. What a scale-up link is to a NIC stays as well, since
+        results depend on that ratio; keep_scale_up: its rate stays instead."""
         fastest = max((link.rate_mbps for link in self.links if link.kind != "scale-up"), default=1.0)
         factor = 1.0 if rate_mbps is None else rate_mbps / fastest
-        links = tuple(
-            link
-            if link.kind == "scale-up"
-            else replace(link, rate_mbps=link.rate_mbps * factor, delay_us=max(link.delay_us, delay_us))
-            for link in self.links
-        )
-        return replace(self, links=links)
+
+        def changed(link: Link) -> Link:
+            if link.kind == "scale-up":
+                return link if keep_scale_up else replace(link, rate_mbps=link.rate_mbps * factor)
+            return replace(link, rate_mbps=link.rate_mbps * factor, delay_us=max(link.delay_us, delay_us))
+
+        return replace(self, links=tuple(map(changed, self.links)))
 
     def scaled(self, *, rate_scale: float, time_dilation: float) -> Fabric:
         """What the machine emulates: every rate / rate_scale, every delay x time_dilation."""

@@ -15,6 +15,8 @@ from topologies.topology import ClosedForm
 
 # One direction of the 900 GB/s of NVLink 4, beside which NICs run 400 Gbit/s.
 DEFAULT_HB_RATE_GBPS = 3600.0
+# What every rail fabric calls that rate.
+HB_RATE = "hb_rate_gbps"
 
 
 def require_rate(parameters: Any) -> None:

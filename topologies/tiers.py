@@ -1,6 +1,6 @@
 """The parts of a fabric, read from the graph and never from a name: the network and its tiers, and the HB domains."""
 
-from topologies.fabric import Fabric, Link, Node
+from topologies.fabric import Fabric, Link, Node, Port
 
 
 def scale_out_links(fabric: Fabric) -> tuple[Link, ...]:
@@ -29,6 +29,32 @@ def hb_domains(fabric: Fabric) -> list[list[str]]:
             seen.update(joined)
             domains.append([name for name in joined if fabric.node(name).is_host])
     return domains
+
+
+def hb_domain_ports(fabric: Fabric) -> list[list[Port]]:
+    """The scale-up interfaces that reach each other, one of a host (`Fabric.scale_up_port`), domain by domain, each in the
+    fabric's order. Hosts forward nothing: a domain ends at them."""
+    domain_of: dict[str, str] = {}
+    domains: dict[str, list[Port]] = {}
+    for host in fabric.hosts:
+        if port := fabric.scale_up_port(host.name):
+            switch = fabric.peer(port).node
+            if switch not in domain_of:
+                domain_of |= dict.fromkeys(scale_up_distances(fabric, switch), switch)
+            domains.setdefault(domain_of[switch], []).append(port)
+    return list(domains.values())
+
+
+def scale_up_distances(fabric: Fabric, switch: str) -> dict[str, int]:
+    """Links from a scale-up switch to every switch that scale-up links alone join to it, itself first with 0."""
+    distances = {switch: 0}
+    frontier = [switch]
+    for at in frontier:
+        for _, far, link in fabric.neighbours(at):
+            if link.kind == "scale-up" and far.node not in distances and not fabric.node(far.node).is_host:
+                distances[far.node] = distances[at] + 1
+                frontier.append(far.node)
+    return distances
 
 
 def _joined_by_scale_up(fabric: Fabric, node: str) -> list[str]:

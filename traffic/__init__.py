@@ -1,7 +1,7 @@
 """What the accelerators send: ranks and bytes -> a schedule, checked, then replayed over a transport.
 
-To add a collective algorithm: a file in collectives/ with a function `n_ranks -> Schedule`, and a line in COLLECTIVES; a
-new collective also says what it starts from and ends with, in check.py and values.py. To add a pattern: a file in patterns/
+To add a collective algorithm: a file in collectives/ with a function `Layout -> Schedule`, and a line in COLLECTIVES; a
+new collective also says what it starts from and ends with, in contracts.py. To add a pattern: a file in patterns/
 with a function `(n_ranks, Demand) -> Flows`, a line in PATTERNS, and its rule in pattern_check.py. To add a transport: a file
 in transports/ and a line in TRANSPORTS. The command line, the help and the registry-wide tests pick all up from here.
 """
@@ -10,8 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 from topologies import unknown
+from traffic.collectives.all_to_all import (
+    direct_all_to_all,
+    direct_all_to_all_v,
+    pairwise_all_to_all,
+    pairwise_all_to_all_v,
+    xor_all_to_all,
+)
+from traffic.collectives.broadcast import binomial_broadcast, direct_broadcast, ring_broadcast
+from traffic.collectives.direct import direct_all_gather, direct_reduce_scatter
+from traffic.collectives.double_binary_tree import double_binary_tree_all_reduce
+from traffic.collectives.gather import binomial_gather, binomial_scatter, direct_gather, direct_scatter
+from traffic.collectives.halving_doubling import (
+    doubling_all_gather,
+    doubling_halving_all_reduce,
+    halving_doubling_all_reduce,
+    halving_reduce_scatter,
+)
+from traffic.collectives.hierarchical import hierarchical_all_reduce
+from traffic.collectives.in_network import one_reducer_all_reduce
+from traffic.collectives.parameter_server import parameter_server_all_reduce, sharded_parameter_server_all_reduce
+from traffic.collectives.pxn import pxn_all_to_all
+from traffic.collectives.recursive_doubling import recursive_doubling_all_reduce
+from traffic.collectives.reduce import binomial_reduce, direct_reduce, ring_reduce
 from traffic.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from traffic.collectives.sendrecv import direct_sendrecv
 from traffic.errors import TrafficError
+from traffic.layout import Layout
 from traffic.pattern import ALGORITHM, Demand, Pattern, pattern_schedule
 from traffic.patterns.group_shift import group_shift
 from traffic.patterns.incast import incast
@@ -21,11 +46,65 @@ from traffic.schedule import Schedule
 from traffic.transports.rocev2 import RoceTransport
 from traffic.transports.tcp import TcpTransport
 
+Algorithm = Callable[[Layout], Schedule]
+
+
+def _of_ranks(make: Callable[[int], Schedule]) -> Algorithm:
+    """An algorithm to which only the number of ranks matters."""
+    return lambda layout: make(layout.n_ranks)
+
+
+def _rooted(make: Callable[[int, int], Schedule]) -> Algorithm:
+    """One to which only that and the root matter."""
+    return lambda layout: make(layout.n_ranks, layout.root)
+
+
 # The first algorithm of a collective is its default.
-COLLECTIVES: dict[str, dict[str, Callable[[int], Schedule]]] = {
-    "all_reduce": {"ring": ring_all_reduce},
-    "reduce_scatter": {"ring": ring_reduce_scatter},
-    "all_gather": {"ring": ring_all_gather},
+COLLECTIVES: dict[str, dict[str, Algorithm]] = {
+    "all_reduce": {
+        "ring": _of_ranks(ring_all_reduce),
+        "halving-doubling": _of_ranks(halving_doubling_all_reduce),
+        "doubling-halving": _of_ranks(doubling_halving_all_reduce),
+        "recursive-doubling": _of_ranks(recursive_doubling_all_reduce),
+        "double-binary-tree": _of_ranks(double_binary_tree_all_reduce),
+        "hierarchical": hierarchical_all_reduce,
+        "in-network": _of_ranks(one_reducer_all_reduce),
+        "parameter-server": _of_ranks(parameter_server_all_reduce),
+        "parameter-server-sharded": _of_ranks(sharded_parameter_server_all_reduce),
+    },
+    "reduce_scatter": {
+        "ring": _of_ranks(ring_reduce_scatter),
+        "halving": _of_ranks(halving_reduce_scatter),
+        "direct": _of_ranks(direct_reduce_scatter),
+    },
+    "all_gather": {
+        "ring": _of_ranks(ring_all_gather),
+        "doubling": _of_ranks(doubling_all_gather),
+        "direct": _of_ranks(direct_all_gather),
+    },
+    "all_to_all": {
+        "pairwise": _of_ranks(pairwise_all_to_all),
+        "pairwise-xor": _of_ranks(xor_all_to_all),
+        "direct": _of_ranks(direct_all_to_all),
+        "hierarchical": pxn_all_to_all,
+    },
+    "all_to_all_v": {
+        "pairwise": pairwise_all_to_all_v,
+        "direct": direct_all_to_all_v,
+    },
+    "broadcast": {
+        "ring": _rooted(ring_broadcast),
+        "binomial": _rooted(binomial_broadcast),
+        "direct": _rooted(direct_broadcast),
+    },
+    "reduce": {
+        "ring": _rooted(ring_reduce),
+        "binomial": _rooted(binomial_reduce),
+        "direct": _rooted(direct_reduce),
+    },
+    "gather": {"direct": _rooted(direct_gather), "binomial": _rooted(binomial_gather)},
+    "scatter": {"direct": _rooted(direct_scatter), "binomial": _rooted(binomial_scatter)},
+    "sendrecv": {"direct": _of_ranks(direct_sendrecv)},
 }
 
 PATTERNS: dict[str, Pattern] = {
@@ -41,12 +120,14 @@ TRANSPORTS: dict[str, type[Any]] = {
 }
 
 
-def schedule(collective: str, algorithm: str | None, n_ranks: int, demand: Demand | None = None) -> Schedule:
-    """The schedule of a collective or a pattern; algorithm None = its default; demand: of a pattern, None = one flow per host.
+def schedule(collective: str, algorithm: str | None, layout: Layout | int, demand: Demand | None = None) -> Schedule:
+    """The schedule of a collective or a pattern; algorithm None = its default; layout: or the number of ranks alone; demand:
+    of a pattern, None = one flow per host.
 
     Raises TrafficError listing the known names.
     """
     if collective in PATTERNS:
+        n_ranks = layout if isinstance(layout, int) else layout.n_ranks
         return _pattern(collective, algorithm, n_ranks, demand or Demand())
     if collective not in COLLECTIVES:
         raise TrafficError(unknown("collective", collective, (*COLLECTIVES, *PATTERNS)))
@@ -54,9 +135,7 @@ def schedule(collective: str, algorithm: str | None, n_ranks: int, demand: Deman
     name = next(iter(algorithms)) if algorithm is None else algorithm
     if name not in algorithms:
         raise TrafficError(unknown(f"algorithm of {collective}", name, algorithms))
-    if n_ranks < 1:
-        raise TrafficError(f"{n_ranks} ranks: a collective needs at least one")
-    return algorithms[name](n_ranks)
+    return algorithms[name](Layout(layout) if isinstance(layout, int) else layout)
 
 
 def _pattern(name: str, algorithm: str | None, n_ranks: int, demand: Demand) -> Schedule:
@@ -69,4 +148,14 @@ def _pattern(name: str, algorithm: str | None, n_ranks: int, demand: Demand) -> 
     return pattern_schedule(name, n_ranks, PATTERNS[name](n_ranks, demand))
 
 
-__all__ = ["COLLECTIVES", "PATTERNS", "TRANSPORTS", "Demand", "Schedule", "TrafficError", "schedule"]
+__all__ = [
+    "COLLECTIVES",
+    "PATTERNS",
+    "TRANSPORTS",
+    "Algorithm",
+    "Demand",
+    "Layout",
+    "Schedule",
+    "TrafficError",
+    "schedule",
+]

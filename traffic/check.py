@@ -1,76 +1,49 @@
-"""Is a schedule right? Its collective's contract, checked by following who contributed to which chunk. No byte moves.
+"""Is a schedule right? Its collective's contract, checked by following whose values go into which chunk. No byte moves.
 
-Byte counts do not see a wrong order, a chunk added twice or one sent before it came; contributions do. What a rank holds
-of a chunk is an int with bit r set if rank r contributed. CONTRACTS says what a collective starts from and must end with.
+Byte counts do not see a wrong order, a chunk added twice or one sent before it came; contributions do.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies import unknown
+from traffic.contracts import CONTRACTS, terms
 from traffic.errors import TrafficError
+from traffic.execution import execute
 from traffic.pattern_check import RULES, check_pattern
-from traffic.races import Order, check_races, order
+from traffic.races import check_races, order, ranges
 from traffic.schedule import Schedule
-
-Contributions = int
-
-
-@dataclass(frozen=True)
-class Contract:
-    """before, after: (rank r, part p of the buffer that the chunk is in, n ranks) -> what r holds of the chunk; None where
-    any content will do. in_parts: whether p matters; the buffer is then n equal parts."""
-
-    before: Callable[[int, int, int], Contributions]
-    after: Callable[[int, int, int], Contributions | None]
-    in_parts: bool
-
-
-def _all(n: int) -> Contributions:
-    return (1 << n) - 1
-
-
-# To add a collective: a line here.
-CONTRACTS: dict[str, Contract] = {
-    "all_reduce": Contract(lambda r, p, n: 1 << r, lambda r, p, n: _all(n), in_parts=False),
-    "reduce_scatter": Contract(lambda r, p, n: 1 << r, lambda r, p, n: _all(n) if r == p else None, in_parts=True),
-    "all_gather": Contract(lambda r, p, n: 1 << r if r == p else 0, lambda r, p, n: 1 << p, in_parts=True),
-}
 
 
 def verify(schedule: Schedule) -> None:
-    """Raises TrafficError, naming send, ranks and chunk, unless the schedule keeps its collective's contract however the
+    """Raises TrafficError, naming send, ranks and chunk, unless the schedule keeps its collectives' contracts however the
     network delays its messages.
 
-    It refuses: columns, ranks and chunks out of range, sends to oneself, cycles, waiting for what the sender does not
-    receive; reading, adding and overwriting in no order; sending what is not there, adding a contribution twice; a wrong
-    end. Patterns have rules instead of a contract (pattern_check.py). A ring of 64 ranks takes 0.01 s, one of 512 (523 264
-    sends) 1.3 s and 0.2 GB: the time grows with the sends where first dependencies lead from each access to a chunk to the
-    next, else with sends x connections.
+    It refuses: columns, ranks and chunks out of range, chunks that are not as large at both ends, cycles, waiting for what
+    the sender does not receive; reading, adding and overwriting in no order; sending what is not there, adding a contribution
+    twice; a wrong end. Patterns have rules instead of a contract (pattern_check.py). A ring of 64 ranks takes 0.02 s, one of
+    512 (523 264 sends) 1 s and 0.2 GB, one of 1024 (2 095 104) 4 s and 0.75 GB: the time grows with the sends where first
+    dependencies lead from each access to a chunk to the next, else with sends x connections.
     """
     if schedule.collective in RULES:
         _check_columns(schedule)
         check_pattern(schedule)
         return
-    contract = CONTRACTS.get(schedule.collective)
-    if contract is None:
+    if not schedule.composed_of and schedule.collective not in CONTRACTS:
         raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *RULES)))
     _check_columns(schedule)
-    if contract.in_parts and schedule.n_chunks % schedule.n_ranks:
-        raise TrafficError(
-            f"{schedule.n_chunks} chunks do not divide into {schedule.n_ranks} ranks' parts: {schedule.collective} needs that"
-        )
+    all_terms = list(terms(schedule))
     in_order = order(schedule)
     check_races(schedule, in_order)
-    _check_end(schedule, contract, _execute(schedule, contract, in_order))
+    execute(schedule, all_terms, in_order)
 
 
 def _check_columns(s: Schedule) -> None:
     """Everything that can be said about a send by itself."""
-    m, lengths = len(s), [len(c) for c in (s.src, s.dst, s.channel, s.first_chunk, s.n_chunks_sent, s.reduce)]
+    columns = (s.src, s.dst, s.channel, s.first_chunk, s.dst_chunk, s.n_chunks_sent, s.reduce, s.calc_ns)
+    m, lengths = len(s), [len(c) for c in columns]
     deps_fit = len(s.dep_start) == m + 1 and s.dep_start[0] == 0 and s.dep_start[-1] == len(s.deps)
     if set(lengths) != {m} or not deps_fit or (np.diff(s.dep_start) < 0).any():
         raise TrafficError(
@@ -78,26 +51,72 @@ def _check_columns(s: Schedule) -> None:
         )
     if s.n_ranks < 1 or s.n_chunks < 0:
         raise TrafficError(f"{s.n_ranks} ranks and {s.n_chunks} chunks: a schedule has at least one rank")
+    _check_parts(s)
     _refuse_first(s, _outside(s.src, s.n_ranks) | _outside(s.dst, s.n_ranks), f"ranks are 0 to {s.n_ranks - 1}")
-    _refuse_first(s, s.src == s.dst, "a rank does not send to itself")
     _refuse_first(s, s.channel < 0, "channels count from 0")
-    bad_run = (s.first_chunk < 0) | (s.n_chunks_sent < 1) | (s.first_chunk + s.n_chunks_sent > s.n_chunks)
+    _refuse_first(s, s.calc_ns < 0, "computing takes 0 ns or more")
+    _refuse_first(s, (s.calc_ns > 0) & ~s.is_local, "only a local operation computes")
+    bad_run = s.n_chunks_sent < np.where(s.is_local, 0, 1)
+    for first in (s.first_chunk, s.dst_chunk):
+        bad_run |= (first < 0) | ((first + s.n_chunks_sent > s.n_chunks) & (s.n_chunks_sent > 0))
     _refuse_first(s, bad_run, f"it must carry one or more of the chunks 0 to {s.n_chunks - 1}")
+    overlaps = s.is_local & (np.abs(s.first_chunk - s.dst_chunk) < s.n_chunks_sent)
+    _refuse_first(s, overlaps, "a rank copies or adds chunks into others, not into themselves")
+    _check_sizes(s)
     _check_waits(s)
 
 
+def _check_parts(s: Schedule) -> None:
+    end = 0
+    for part in sorted(s.parts, key=lambda part: part.first_chunk):
+        ranks_fit = len(set(part.ranks)) == len(part.ranks) and all(0 <= r < s.n_ranks for r in part.ranks)
+        if not ranks_fit or not 0 <= part.root < len(part.ranks):
+            raise TrafficError(
+                f"{part.collective} of ranks {tuple(part.ranks)} with root {part.root}: it needs some of the ranks 0 to "
+                f"{s.n_ranks - 1}, each once, one of them as root"
+            )
+        if part.first_chunk < end or part.n_chunks < 0 or part.first_chunk + part.n_chunks > s.n_chunks:
+            raise TrafficError(
+                f"{part.collective} has chunks {part.first_chunk} to {part.first_chunk + part.n_chunks - 1}: "
+                f"a collective needs its own of the chunks 0 to {s.n_chunks - 1}"
+            )
+        end = part.first_chunk + part.n_chunks
+
+
+def _check_sizes(s: Schedule) -> None:
+    """Chunks are as large where they land as where they come from."""
+    if s.chunk_elements is None:
+        if s.n_blocks < 1 or s.n_blocks * math.prod(s.cuts or (s.n_chunks // s.n_blocks,)) != s.n_chunks:
+            raise TrafficError(f"{s.n_blocks} blocks cut into {s.cuts} are not {s.n_chunks} chunks")
+        moved = (s.first_chunk - s.dst_chunk) % max(1, s.n_chunks // s.n_blocks) != 0
+        _refuse_first(s, moved & (s.n_chunks_sent > 0), "chunks land at the same place of a block as they come from")
+        return
+    sizes = np.asarray(s.chunk_elements)
+    if sizes.shape not in ((s.n_chunks,), (s.n_ranks, s.n_chunks)) or (sizes < 0).any():
+        raise TrafficError(
+            f"chunk sizes {sizes.shape} do not fit {s.n_ranks} ranks and {s.n_chunks} chunks, or are below 0"
+        )
+    sizes = np.broadcast_to(sizes, (s.n_ranks, s.n_chunks))
+    send = np.repeat(np.arange(len(s)), s.n_chunks_sent)
+    there = sizes[s.src[send], ranges(s.first_chunk, s.n_chunks_sent)]
+    here = sizes[s.dst[send], ranges(s.dst_chunk, s.n_chunks_sent)]
+    unequal = np.zeros(len(s), dtype=np.bool_)
+    unequal[send[there != here]] = True
+    _refuse_first(s, unequal, "chunks are as large where they land as where they come from")
+
+
 def _check_waits(s: Schedule) -> None:
-    waiting = np.repeat(np.arange(len(s)), np.diff(s.dep_start))
+    waiting = s.waiting
     outside = np.flatnonzero(_outside(s.deps, len(s)))
     if len(outside):
         raise TrafficError(
             f"send {s.name_of(waiting[outside[0]])} waits for send {s.deps[outside[0]]}: sends are 0 to {len(s) - 1}"
         )
-    elsewhere = np.flatnonzero(s.dst[s.deps] != s.src[waiting])
+    elsewhere = np.flatnonzero(s.waits_to_leave & (s.src[s.deps] != s.src[waiting]))
     if len(elsewhere):
         send, dep = waiting[elsewhere[0]], s.deps[elsewhere[0]]
         raise TrafficError(
-            f"send {s.name_of(send)} waits for send {s.name_of(dep)}, which rank {s.src[send]} does not receive"
+            f"send {s.name_of(send)} waits for send {s.name_of(dep)}, which rank {s.src[send]} neither receives nor sends"
         )
 
 
@@ -108,55 +127,3 @@ def _outside(numbers: NDArray[np.int32], end: int) -> NDArray[np.bool_]:
 def _refuse_first(schedule: Schedule, bad: NDArray[np.bool_], rule: str) -> None:
     if bad.any():
         raise TrafficError(f"send {schedule.name_of(int(np.argmax(bad)))} is impossible: {rule}")
-
-
-def _part(schedule: Schedule, chunk: int) -> int:
-    return chunk * schedule.n_ranks // schedule.n_chunks
-
-
-def _execute(schedule: Schedule, contract: Contract, order: Order) -> list[Contributions]:
-    """What each rank holds of each chunk in the end, at [rank * n_chunks + chunk]. Without races any order will do."""
-    n, k = schedule.n_ranks, schedule.n_chunks
-    parts = [_part(schedule, chunk) for chunk in range(k)]
-    held = [contract.before(rank, part, n) for rank in range(n) for part in parts]
-    columns = (schedule.src, schedule.dst, schedule.first_chunk, schedule.n_chunks_sent, schedule.reduce)
-    rows = zip(*(c[order.by_level].tolist() for c in columns), strict=True)
-    for send, (src, dst, first, n_sent, reduce) in zip(order.by_level.tolist(), rows, strict=True):
-        for chunk in range(first, first + n_sent):
-            sent, there = held[src * k + chunk], held[dst * k + chunk]
-            if not sent:
-                raise TrafficError(f"send {schedule.name_of(send)}: rank {src} holds nothing of chunk {chunk} then")
-            if reduce and sent & there:
-                raise TrafficError(
-                    f"send {schedule.name_of(send)} adds to chunk {chunk} at rank {dst} what is in it already: "
-                    f"the contributions of {_ranks(sent & there)}"
-                )
-            held[dst * k + chunk] = sent | there if reduce else sent
-    return held
-
-
-def _check_end(schedule: Schedule, contract: Contract, held: list[Contributions]) -> None:
-    n, k = schedule.n_ranks, schedule.n_chunks
-    for place, got in enumerate(held):
-        rank, chunk = divmod(place, k)
-        wanted = contract.after(rank, _part(schedule, chunk), n)
-        if wanted is None or wanted == got:
-            continue
-        wrong = [f"lacks the contributions of {_ranks(wanted & ~got)}"] if wanted & ~got else []
-        wrong += [f"has the contributions of {_ranks(got & ~wanted)} too many"] if got & ~wanted else []
-        raise TrafficError(
-            f"in the end rank {rank} {' and '.join(wrong)} in chunk {chunk}; {_last_writer(schedule, rank, chunk)}"
-        )
-
-
-def _last_writer(s: Schedule, rank: int, chunk: int) -> str:
-    covers = (s.first_chunk <= chunk) & (chunk < s.first_chunk + s.n_chunks_sent)
-    writers = np.flatnonzero((s.dst == rank) & covers)
-    return f"the last send into it is {s.name_of(int(writers[-1]))}" if len(writers) else "no send goes into it"
-
-
-def _ranks(contributions: Contributions) -> str:
-    """'rank 3' or 'ranks 0, 2, 3, 5 and 11 more'."""
-    ranks = [r for r in range(contributions.bit_length()) if contributions >> r & 1]
-    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks[:4])) + more

@@ -12,19 +12,21 @@ from traffic.errors import TrafficError
 ELEMENT_BYTES = 4
 # Collectives whose buffer is n equal parts, each a multiple of 16 bytes.
 _DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+# Whose parts have sizes of their own.
+_UNEQUAL = ("all_to_all_v",)
 _TWICE = ("all_reduce",)
 _ONCE = ("broadcast", "reduce", "sendrecv")
 
 
 def bus_factor(collective: str, n_ranks: int) -> float:
-    """busbw / algbw."""
+    """busbw / algbw. n_ranks: the collective's members; what helps them does not count."""
     if collective in _TWICE:
         return 2 * (n_ranks - 1) / n_ranks
-    if collective in _DIVIDED:
+    if collective in (*_DIVIDED, *_UNEQUAL):
         return (n_ranks - 1) / n_ranks
     if collective in _ONCE:
         return 1.0
-    raise TrafficError(unknown("collective", collective, (*_TWICE, *_DIVIDED, *_ONCE)))
+    raise TrafficError(unknown("collective", collective, (*_TWICE, *_DIVIDED, *_UNEQUAL, *_ONCE)))
 
 
 def buffer_elements(collective: str, size_bytes: int, n_ranks: int) -> int:

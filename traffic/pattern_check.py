@@ -52,6 +52,10 @@ def check_pattern(schedule: Schedule) -> None:
     """Raises TrafficError, naming a flow where there is one to name. The columns have been checked before."""
     _refuse_first(schedule, np.diff(schedule.dep_start) > 0, "waits for another: flows start at once")
     _refuse_first(schedule, schedule.reduce, "is added to what is there: flows are copied")
+    _refuse_first(schedule, schedule.is_local, "stays at its rank: flows go to others")
+    _refuse_first(
+        schedule, schedule.dst_chunk != schedule.first_chunk, "lands elsewhere: a flow has one chunk at both ends"
+    )
     if len(schedule.connections) != len(schedule):
         raise TrafficError(f"{len(schedule)} flows on {len(schedule.connections)} connections: each needs its own")
     check_races(schedule, order(schedule))

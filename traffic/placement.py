@@ -1,9 +1,10 @@
 """Which host each rank runs on."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from topologies import Fabric, unknown
+from topologies.tiers import hb_domain_ports
 from traffic.errors import TrafficError
 
 
@@ -42,3 +43,14 @@ def place(fabric: Fabric, n_ranks: int, placement: str, seed: int = 0) -> list[s
     if n_ranks > len(fabric.hosts):
         raise TrafficError(f"{n_ranks} ranks do not fit on {len(fabric.hosts)} hosts: use at most {len(fabric.hosts)}")
     return PLACEMENTS[placement](fabric, seed)[:n_ranks]
+
+
+def hb_domains(fabric: Fabric, hosts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The ranks of each HB domain, however they are placed, in the fabric's order of their hosts: on rails the i-th of every
+    whole domain is on rail i. hosts: rank -> host name. A rank without a scale-up interface is one by itself; () where no rank
+    has one."""
+    rank_of = {host: rank for rank, host in enumerate(hosts)}
+    inside = (tuple(rank_of[p.node] for p in ports if p.node in rank_of) for ports in hb_domain_ports(fabric))
+    domains = [domain for domain in inside if domain]
+    outside = set(range(len(hosts))).difference(*domains)
+    return (*domains, *((rank,) for rank in sorted(outside))) if domains else ()

@@ -3,16 +3,18 @@
 Send i is two events: S(i), its sender reads the chunks; R(i), its receiver has written them. What happens before what:
 
     S(i) -> R(i)                    bytes arrive after they were sent
-    R(d) -> S(i)                    i waits for d
-    S(i) -> S(j), R(i) -> R(j)      j comes after i on the same connection
+    R(d) -> S(i)                    i waits for d, which its sender receives
+    S(d) -> S(i)                    i waits for d, a send of its own sender
+    S(i) -> S(j), R(i) -> R(j)      j comes after i on the same connection (a local operation is on none)
 
 An arrow leaves an event that is over and enters one that has not begun. Two accesses to one chunk at one rank conflict
 unless both read or both add, and then must be in order. Only neighbours in a topological order are compared: order is
 transitive.
 
 Most questions are answered by walking back from the later access along each send's first dependency, as in a ring. The
-others are read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have arrived.
-As they arrive in order, one number says which. Only connections about which there is still a question get a column.
+others are read off vector clocks (Fidge, Mattern 1988) with a column per connection: how many of its sends have arrived,
+or, for reads that must be over, have left. As they do so in order, one number says which. Only connections about which
+there is still a question get a column.
 """
 
 from collections.abc import Iterator
@@ -62,7 +64,9 @@ class _Questions:
 def order(schedule: Schedule) -> Order:
     """Raises TrafficError naming the sends of a cycle."""
     m = len(schedule)
-    connection = schedule.connection
+    connection, is_local = schedule.connection, schedule.is_local
+    # Each alone, as on a connection of its own.
+    connection[is_local] = connection.max(initial=-1) + 1 + np.arange(np.count_nonzero(is_local))
     by_connection = np.argsort(connection, kind="stable")
     is_first = np.diff(connection[by_connection], prepend=-1) != 0
     turn, before = np.empty(m, dtype=np.int64), np.full(m, m)
@@ -70,7 +74,7 @@ def order(schedule: Schedule) -> Order:
     before[by_connection[~is_first]] = by_connection[:-1][~is_first[1:]]
     follows = np.flatnonzero(before < m)
     level = _levels(
-        schedule, np.concatenate((schedule.deps, before[follows])), np.concatenate((_waiting(schedule), follows))
+        schedule, np.concatenate((schedule.deps, before[follows])), np.concatenate((schedule.waiting, follows))
     )
     by_level = np.argsort(level, kind="stable")
     start = np.concatenate(([0], np.cumsum(np.bincount(level))))
@@ -80,47 +84,69 @@ def order(schedule: Schedule) -> Order:
 def check_races(schedule: Schedule, order: Order) -> None:
     """Raises TrafficError for two accesses to one chunk that are in no order."""
     asked = _questions(schedule, order)
-    # What stands in the schedule itself costs no clock.
-    m = len(schedule)
-    is_dep = np.isin(asked.later * m + asked.earlier, _waiting(schedule) * m + schedule.deps)
-    asked = asked[
-        ~(is_dep & (asked.later_kind == _READ)) & (order.connection[asked.earlier] != order.connection[asked.later])
-    ]
+    # What stands in the schedule itself costs no clock; the cheapest question first.
+    asked = asked[order.connection[asked.earlier] != order.connection[asked.later]]
     asked = asked[~_is_waited_for(schedule, asked.earlier, asked.later)]
-    for columns, at_send, at_arrival in _clocks(schedule, order, np.unique(order.connection[asked.earlier])):
-        here = asked[np.isin(order.connection[asked.earlier], columns)]
-        column = np.searchsorted(columns, order.connection[here.earlier])
-        known = np.where(here.later_kind == _READ, at_send[here.later, column], at_arrival[here.later, column])
-        racing = known < order.turn[here.earlier]
-        if racing.any():
-            _refuse(schedule, here[racing])
+    if len(asked.later):
+        asked = asked[~_stands_in_dependencies(schedule, asked)]
+    # Only a wait for one's own send tells a send that has left from one that has arrived.
+    has_left = (asked.earlier_kind == _READ) & schedule.waits_to_leave.any()
+    for leaving in (False, True):
+        kind = asked[has_left == leaving]
+        for columns, at_send, at_arrival in _clocks(
+            schedule, order, np.unique(order.connection[kind.earlier]), leaving
+        ):
+            here = kind[np.isin(order.connection[kind.earlier], columns)]
+            column = np.searchsorted(columns, order.connection[here.earlier])
+            known = np.where(here.later_kind == _READ, at_send[here.later, column], at_arrival[here.later, column])
+            racing = known < order.turn[here.earlier]
+            if racing.any():
+                _refuse(schedule, here[racing])
 
 
 def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[np.bool_]:
-    """Whether `earlier` is the first dependency of `later`, or that of its first dependency, and so on: it has arrived then
-    before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
+    """Whether `earlier` is the first dependency of `later`, or that of its first dependency, and so on, none of them a send of
+    the rank's own: it has arrived then before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
     m = len(schedule)
     # back: the send that is 1, 2, 4, ... steps back; m = beyond the first. depth: steps back to the first.
-    back, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
-    back[has_dep] = schedule.deps[schedule.dep_start[has_dep]]
+    back = _first_arrival(schedule)
     jumps, depth = [back], (back < m).astype(np.int64)
     while (jumps[-1] < m).any():
         depth += depth[jumps[-1]]
         jumps.append(jumps[-1][jumps[-1]])
-    at, steps = later, depth[later] - depth[earlier]
+    at, steps = later.copy(), np.maximum(depth[later] - depth[earlier], 0)
     for i, jump in enumerate(jumps):
-        at = np.where(steps >> i & 1, jump[at], at)
+        goes = np.flatnonzero(steps >> i & 1)
+        at[goes] = jump[at[goes]]
     found: NDArray[np.bool_] = (steps > 0) & (at == earlier)
     return found
 
 
-def _waiting(schedule: Schedule) -> Longs:
-    """(len(deps),) the send that waits, for each entry of `deps`."""
-    return np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
+def _stands_in_dependencies(schedule: Schedule, asked: _Questions) -> NDArray[np.bool_]:
+    """Whether `later` waits for `earlier`, or for one operation that joins it with others: then it has arrived. Of one's own
+    send only the reading is over."""
+    m = len(schedule)
+    waits, arrives = schedule.waiting * m + schedule.deps, ~schedule.waits_to_leave
+    direct = asked.later * m + asked.earlier
+    joined = _first_arrival(schedule)[asked.later] * m + asked.earlier
+    read = (asked.earlier_kind == _READ) & np.isin(direct, waits[~arrives])
+    found: NDArray[np.bool_] = np.isin(direct, waits[arrives]) | np.isin(joined, waits[arrives]) | read
+    return found
 
 
-def _ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
+def _first_arrival(schedule: Schedule) -> Longs:
+    """(m + 1,) the first dependency of each send; m if it has none or that is its rank's own send, and for m."""
+    m = len(schedule)
+    before, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
+    first = schedule.dep_start[has_dep]
+    before[has_dep] = np.where(schedule.waits_to_leave[first], m, schedule.deps[first])
+    return before
+
+
+def ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
     """The numbers starts[0] .. starts[0] + counts[0] - 1, then those from starts[1], and so on."""
+    if (counts == 1).all():
+        return starts.astype(np.int64)
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     numbers: Longs = np.arange(total) + np.repeat(starts - (ends - counts), counts)
@@ -140,7 +166,7 @@ def _levels(schedule: Schedule, before: Longs, after: Longs) -> Longs:
     while len(free):
         level[free] = depth
         depth += 1
-        reached, times = np.unique(successors[_ranges(first[free], n_successors[free])], return_counts=True)
+        reached, times = np.unique(successors[ranges(first[free], n_successors[free])], return_counts=True)
         missing[reached] -= times
         free = reached[missing[reached] == 0]
     if (level < 0).any():
@@ -163,9 +189,12 @@ def _refuse_cycle(schedule: Schedule, before: Longs, after: Longs, stuck: NDArra
 def _questions(schedule: Schedule, order: Order) -> _Questions:
     """Each access against those next to it at its place: a run of reads, a run of additions, or one copy."""
     m, k = len(schedule), schedule.n_chunks
-    chunk = _ranges(schedule.first_chunk.astype(np.int64), schedule.n_chunks_sent)
     send = np.repeat(np.arange(m), schedule.n_chunks_sent)
-    place = np.concatenate((schedule.src[send] * k + chunk, schedule.dst[send] * k + chunk))
+    read, written = (
+        ranges(rank.astype(np.int64) * k + first, schedule.n_chunks_sent)
+        for rank, first in ((schedule.src, schedule.first_chunk), (schedule.dst, schedule.dst_chunk))
+    )
+    place = np.concatenate((read, written))
     kind = np.concatenate((np.full(len(send), _READ), np.where(schedule.reduce[send], _ADD, _COPY)))
     position = np.empty(m, dtype=np.int64)
     position[order.by_level] = np.arange(m)
@@ -181,17 +210,18 @@ def _questions(schedule: Schedule, order: Order) -> _Questions:
     next_length = np.append(run_length, 0)[1:] * ~np.append(new_place, True)[next_start]
     counts, starts = np.repeat(next_length, run_length), np.repeat(next_start, run_length)
     earlier = np.repeat(np.arange(len(send)), counts)
-    later = _ranges(starts, counts)
+    later = ranges(starts, counts)
     return _Questions(send[earlier], send[later], place[earlier], kind[earlier], kind[later])
 
 
-def _clocks(schedule: Schedule, order: Order, connections: Longs) -> Iterator[tuple[Longs, Ints, Ints]]:
+def _clocks(schedule: Schedule, order: Order, connections: Longs, leaving: bool) -> Iterator[tuple[Longs, Ints, Ints]]:
     """For `connections`, some at a time: those, and how many sends of each have arrived for certain (m + 1, connections)
-    when each send is sent, and when each has arrived. Row m is zeros."""
+    when each send is sent, and when each has arrived; if `leaving`, how many have left. Row m is zeros."""
     m = len(schedule)
     at_once = max(1, _CLOCK_BYTES // (8 * (m + 1)))
     n_deps = np.diff(schedule.dep_start)[order.by_level]
-    deps = schedule.deps[_ranges(schedule.dep_start[:-1][order.by_level], n_deps)]
+    by_send = ranges(schedule.dep_start[:-1][order.by_level], n_deps)
+    deps, to_leave = schedule.deps[by_send], schedule.waits_to_leave[by_send]
     dep_start = np.concatenate(([0], np.cumsum(n_deps)))
     for some in range(0, len(connections), at_once):
         columns = connections[some : some + at_once]
@@ -203,13 +233,17 @@ def _clocks(schedule: Schedule, order: Order, connections: Longs) -> Iterator[tu
             clock = sent[before]
             waits = np.flatnonzero(n_deps[a:b])
             if len(waits):
-                heard = arrived[deps[dep_start[a] : dep_start[b]]]
+                here = slice(dep_start[a], dep_start[b])
+                heard = arrived[deps[here]]
+                heard[to_leave[here]] = sent[deps[here][to_leave[here]]]
                 clock[waits] = np.maximum(
                     clock[waits], np.maximum.reduceat(heard, dep_start[a:b][waits] - dep_start[a])
                 )
+            own = np.flatnonzero(column[sends] >= 0)
+            if leaving:
+                clock[own, column[sends[own]]] = order.turn[sends[own]]
             sent[sends] = clock
             np.maximum(clock, arrived[before], out=clock)
-            own = np.flatnonzero(column[sends] >= 0)
             clock[own, column[sends[own]]] = order.turn[sends[own]]
             arrived[sends] = clock
         yield columns, sent, arrived

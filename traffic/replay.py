@@ -5,23 +5,28 @@ is reduced is really added. A message that is copied is received straight into i
 beside it and added when it is whole. Senders wait in epoll and never spin: a spinning sender takes the core that the
 switch needs.
 
+A local operation computes (waits) for its time, then copies or adds its chunks. The waits of one rank run side by side: a
+schedule whose ranks compute one thing at a time says so by dependencies. They end up to 1 ms late, as epoll counts in ms.
+
 Bytes are read where they lie, at the moment the kernel takes them. That is safe for schedules that `check.verify` accepts:
 there, whatever overwrites a chunk comes after the arrival of every send that reads it.
 """
 
+import heapq
 import select
 import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traffic.errors import ReplayStalledError, TransportError
-from traffic.schedule import Schedule, chunk_bounds, connection_name
+from traffic.schedule import Schedule, connection_name
 from traffic.transport import Stream, Transport
 
 Values = NDArray[np.float32]
@@ -39,8 +44,9 @@ class IterationResult:
     """One run of the schedule; times in ns on the given clock, relative to `start_ns`.
 
     ready: (m,) when this process was told that the last of a send's dependencies had arrived, or, if that is later, when
-    the send before it on its connection had gone; started: (m,) when its first byte was offered to the kernel; finished:
-    (m,) when its last byte had arrived and was reduced. rank_finished: (n_ranks,) when each rank had sent and received all.
+    the send before it on its connection had gone; started: (m,) when its first byte was offered to the kernel, or a local
+    operation began; finished: (m,) when its last byte had arrived and was reduced, or the operation was done. rank_finished:
+    (n_ranks,) when each rank had sent and received all.
     """
 
     start_ns: int
@@ -92,8 +98,14 @@ class Replay:
     """
 
     def __init__(
-        self, schedule: Schedule, count: int, transport: Transport, clock: Clock = time.perf_counter_ns
+        self,
+        schedule: Schedule,
+        count: int,
+        transport: Transport,
+        clock: Clock = time.perf_counter_ns,
+        time_dilation: float = 1.0,
     ) -> None:
+        """time_dilation: emulated time over the hardware's, for what is computed."""
         self.clock = clock
         self.count = count
         self.n_ranks = schedule.n_ranks
@@ -104,12 +116,19 @@ class Replay:
         connection = schedule.connection
         self.connection = _column(connection)
         self.reduce = schedule.reduce.tobytes()
-        bounds = chunk_bounds(count, schedule.n_chunks)
-        self.first = _column(bounds[schedule.first_chunk])
-        self.end = _column(bounds[schedule.first_chunk + schedule.n_chunks_sent])
+        first, lands, size = schedule.places(count)
+        self.first, self.size = _column(first), _column(size)
+        self.lands = self.first if lands is first else _column(lands)
+        self.calc_ns = {
+            i: round(schedule.calc_ns[i] * time_dilation) for i in np.flatnonzero(schedule.calc_ns).tolist()
+        }
+        self.local = np.flatnonzero(schedule.is_local).tolist()
         self.n_deps = _column(np.diff(schedule.dep_start))
-        self.user_start, self.users = _users(schedule)
-        self.sends_of = _sends_of(connection)
+        own = schedule.waits_to_leave
+        self.user_start, self.users = _users(schedule, ~own)
+        # Of the sends that wait for one to leave; there are none as a rule.
+        self.leaving = _users(schedule, own) if own.any() else None
+        self.sends_of = _sends_of(connection, len(self.connections))
         self.scratch = [self._scratch(sends) for sends in self.sends_of]
 
     def __len__(self) -> int:
@@ -126,7 +145,7 @@ class Replay:
 
     def _scratch(self, sends: "array[int]") -> Values:
         """Room for the largest message to reduce, touched so that no page fault is timed."""
-        largest = max((self.end[i] - self.first[i] for i in sends if self.reduce[i]), default=0)
+        largest = max((self.size[i] for i in sends if self.reduce[i]), default=0)
         return np.ones(largest, dtype=np.float32)
 
 
@@ -134,18 +153,18 @@ def _column(numbers: NDArray[Any]) -> "array[int]":
     return array("q", numbers.astype(np.int64).tobytes())
 
 
-def _users(schedule: Schedule) -> tuple["array[int]", "array[int]"]:
-    """The sends that wait for send i: users[start[i]:start[i + 1]]."""
-    waiting = np.repeat(np.arange(len(schedule)), np.diff(schedule.dep_start))
-    per_send = np.bincount(schedule.deps, minlength=len(schedule))
-    start = np.concatenate(([0], np.cumsum(per_send)))
-    return _column(start), _column(waiting[np.argsort(schedule.deps, kind="stable")])
+def _users(schedule: Schedule, chosen: NDArray[np.bool_]) -> tuple["array[int]", "array[int]"]:
+    """The sends that wait for send i, by the chosen dependencies: users[start[i]:start[i + 1]]."""
+    deps, waiting = schedule.deps[chosen], schedule.waiting[chosen]
+    start = np.concatenate(([0], np.cumsum(np.bincount(deps, minlength=len(schedule)))))
+    return _column(start), _column(waiting[np.argsort(deps, kind="stable")])
 
 
-def _sends_of(connection: NDArray[np.int64]) -> list["array[int]"]:
-    """Each connection's sends, in order."""
-    ends = np.cumsum(np.bincount(connection))
-    return [_column(run) for run in np.split(np.argsort(connection, kind="stable"), ends)[:-1]]
+def _sends_of(connection: NDArray[np.int64], n_connections: int) -> list["array[int]"]:
+    """Each connection's sends, in order; local operations are on none."""
+    in_order = np.argsort(connection, kind="stable")
+    ends = np.searchsorted(connection[in_order], np.arange(n_connections + 1))
+    return [_column(in_order[a:b]) for a, b in pairwise(ends.tolist())]
 
 
 def _checked(buffers: Sequence[Values], n_ranks: int, count: int) -> Sequence[Values]:
@@ -169,6 +188,10 @@ class _Iteration:
         # Not yet: -1.
         self._started = array("q", [-1]) * len(replay)
         self._finished = array("q", [-1]) * len(replay)
+        self._buffers = buffers
+        # Local operations that have nothing left to wait for, and those that compute: (when they are done, number).
+        self._to_do = deque(i for i in replay.local if not self._waits_for[i])
+        self._computing: list[tuple[int, int]] = []
         # A view of bytes: a memoryview of floats cannot be cast when it is empty.
         data = [b.view(np.uint8).data for b in buffers]
         senders, receivers = replay.transport.senders, replay.transport.receivers
@@ -196,14 +219,16 @@ class _Iteration:
             self._start = self._told = self._r.clock()
             self._push_all()
             while self._left:
-                self._serve(poll.poll(self._stall_s))
+                events = poll.poll(self._patience_s())
+                self._told = self._r.clock()
+                computed = bool(self._computing) and self._end_computing()
+                if not events and not computed and not self._computing:
+                    raise ReplayStalledError(f"nothing moved for {self._stall_s:g} s: {self._outstanding()}")
+                self._serve(events)
         return self._result()
 
     def _serve(self, events: list[tuple[int, int]]) -> None:
         """Level-triggered, one read per event: what is left comes back after the other ranks had their turn."""
-        if not events:
-            raise ReplayStalledError(f"nothing moved for {self._stall_s:g} s: {self._outstanding()}")
-        self._told = self._r.clock()
         for fd, _ in events:
             if fd in self._inboxes:
                 self._receive(self._inboxes[fd])
@@ -218,11 +243,46 @@ class _Iteration:
                 self._to_push.append(self._outboxes[fd])
                 self._push_all()
 
+    # -- local operations ---------------------------------------------------------------------------------------------
+
+    def _patience_s(self) -> float:
+        """Until the next rank has computed; while one computes, nothing is stalled."""
+        return max(0, self._computing[0][0] - self._now()) / 1e9 if self._computing else self._stall_s
+
+    def _begin(self, i: int) -> None:
+        self._started[i] = self._now()
+        calc_ns = self._r.calc_ns.get(i, 0)
+        if calc_ns:
+            heapq.heappush(self._computing, (self._started[i] + calc_ns, i))
+        else:
+            self._end(i)
+
+    def _end_computing(self) -> bool:
+        """End what has computed long enough; whether there was any."""
+        now, n_left = self._told - self._start, self._left
+        while self._computing and self._computing[0][0] <= now:
+            self._end(heapq.heappop(self._computing)[1])
+        self._push_all()
+        return self._left < n_left
+
+    def _end(self, i: int) -> None:
+        r = self._r
+        values, first, lands, size = self._buffers[r.src[i]], r.first[i], r.lands[i], r.size[i]
+        target = values[lands : lands + size]
+        if r.reduce[i]:
+            np.add(target, values[first : first + size], out=target)
+        else:
+            target[:] = values[first : first + size]
+        self._arrived(i)
+
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def _push_all(self) -> None:
-        while self._to_push:
-            self._push(self._to_push.popleft())
+        while self._to_push or self._to_do:
+            while self._to_do:
+                self._begin(self._to_do.popleft())
+            if self._to_push:
+                self._push(self._to_push.popleft())
 
     def _push(self, box: _Outbox) -> None:
         """Hand the kernel the connection's sends, in order, as far as their dependencies and its buffer allow."""
@@ -233,6 +293,8 @@ class _Iteration:
                 return
             box.at += 1
             box.taken = 0
+            if self._r.leaving:
+                self._release(*self._r.leaving, i)
             if box.at < len(box.sends) and not waits_for[box.sends[box.at]]:
                 # Its dependencies came before; its turn on this stream comes now.
                 self._ready[box.sends[box.at]] = self._now()
@@ -244,7 +306,8 @@ class _Iteration:
         """Whether the kernel now has all of send i."""
         if self._started[i] < 0:
             self._started[i] = self._now()
-        at, end = self._r.first[i] * _ELEMENT_BYTES + box.taken, self._r.end[i] * _ELEMENT_BYTES
+        first = self._r.first[i]
+        at, end = first * _ELEMENT_BYTES + box.taken, (first + self._r.size[i]) * _ELEMENT_BYTES
         try:
             while at < end:
                 n = box.stream.send(box.data[at:end])
@@ -274,11 +337,10 @@ class _Iteration:
         if box.at == len(box.sends) or self._is_empty(box.sends[box.at]):
             return
         i = box.sends[box.at]
-        first, end = r.first[i], r.end[i]
         if r.reduce[i]:
-            box.space = box.scratch[: end - first].view(np.uint8).data
+            box.space = box.scratch[: r.size[i]].view(np.uint8).data
         else:
-            box.space = box.data[first * _ELEMENT_BYTES : end * _ELEMENT_BYTES]
+            box.space = box.data[r.lands[i] * _ELEMENT_BYTES : (r.lands[i] + r.size[i]) * _ELEMENT_BYTES]
         box.got = 0
         self._expect(box)
 
@@ -305,7 +367,7 @@ class _Iteration:
             return
         i = box.sends[box.at]
         if self._r.reduce[i]:
-            target = box.values[self._r.first[i] : self._r.end[i]]
+            target = box.values[self._r.lands[i] : self._r.lands[i] + self._r.size[i]]
             np.add(target, box.scratch[: len(target)], out=target)
         box.at += 1
         box.space = _NOWHERE
@@ -316,20 +378,27 @@ class _Iteration:
 
     def _arrived(self, i: int) -> None:
         """Send i is received and reduced: sends that waited for nothing else may go."""
-        r = self._r
         self._finished[i] = self._now()
         self._left -= 1
-        for at in range(r.user_start[i], r.user_start[i + 1]):
-            user = r.users[at]
+        self._release(self._r.user_start, self._r.users, i)
+
+    def _release(self, start: "array[int]", users: "array[int]", i: int) -> None:
+        """What waited for send i only may go."""
+        r = self._r
+        for at in range(start[i], start[i + 1]):
+            user = users[at]
             self._waits_for[user] -= 1
             if not self._waits_for[user]:
                 self._ready[user] = self._told - self._start
-                self._to_push.append(self._outbox_of[r.connection[user]])
+                if r.connection[user] < 0:
+                    self._to_do.append(user)
+                else:
+                    self._to_push.append(self._outbox_of[r.connection[user]])
 
     # -- what came of it ----------------------------------------------------------------------------------------------
 
     def _is_empty(self, i: int) -> bool:
-        return self._r.first[i] == self._r.end[i]
+        return self._r.size[i] == 0
 
     def _now(self) -> int:
         return self._r.clock() - self._start
@@ -363,6 +432,8 @@ class _Iteration:
         return f"{len(missing)} of {len(self._r)} sends have not arrived: {names}{more}"
 
     def _ends(self, i: int) -> str:
+        if self._r.connection[i] < 0:
+            return f"rank {self._r.src[i]}"
         return connection_name(self._r.connections[self._r.connection[i]])
 
     def _state(self, i: int) -> str:
@@ -370,7 +441,9 @@ class _Iteration:
             return f"waits for {self._waits_for[i]} more"
         if self._started[i] < 0:
             return "waits for its turn"
+        if self._r.connection[i] < 0:
+            return f"computes for {self._r.calc_ns[i] / 1e6:g} ms"
         box = self._inbox_of[self._r.connection[i]]
-        size = (self._r.end[i] - self._r.first[i]) * _ELEMENT_BYTES
+        size = self._r.size[i] * _ELEMENT_BYTES
         came = box.got if box.at < len(box.sends) and box.sends[box.at] == i else 0
         return f"{came} of {size} bytes came"

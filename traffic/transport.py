@@ -10,12 +10,23 @@ from traffic.schedule import Connection
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a rank lives: its host, that host's address, and the namespace its sockets are made in: its name, as
-    `ip netns exec` takes it, or its path; None = this one."""
+    `ip netns exec` takes it, or its path; None = this one. domain, scale_up_ip: the HB domain's number and the host's address
+    in it; None = in none."""
 
     rank: int
     host: str
     ip: str
     netns: str | None = None
+    domain: int | None = None
+    scale_up_ip: str | None = None
+
+
+def address_pair(src: Endpoint, dst: Endpoint) -> tuple[str, str]:
+    """The addresses between which two ranks speak: inside an HB domain those of the scale-up interfaces, as NCCL does, else
+    those of the NICs. A socket bound to its own leaves by the right interface: the other's is routed through no other."""
+    if src.domain is not None and src.domain == dst.domain and src.scale_up_ip and dst.scale_up_ip:
+        return src.scale_up_ip, dst.scale_up_ip
+    return src.ip, dst.ip
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.figure import Figure, Pairs, Target, figure
 from benchmarks.machine import inside
 from topologies import namespaces, netlink
-from topologies.netlink import End
+from topologies.netlink_requests import End, set_link, veth
 from traffic.rocev2.batch import Batch
 from traffic.rocev2.frames import Frames
 from traffic.rocev2.nic import Nic
@@ -63,10 +63,10 @@ def _two_nics() -> tuple[Nic, Nic]:
     namespaces.create(_HOSTS, lambda name: None)
     fds = [os.open(namespaces.path(name), os.O_RDONLY) for name in _HOSTS]
     ends = [End(f"{name}-0", mac, 1500, fd) for name, mac, fd in zip(_HOSTS, _MACS, fds, strict=True)]
-    netlink.apply([netlink.veth(*ends)])
+    netlink.apply([veth(*ends)])
 
     def opened(intf: str) -> Nic:
-        netlink.apply([netlink.set_link(netlink.index_of(intf), intf, up=True)])
+        netlink.apply([set_link(netlink.index_of(intf), intf, up=True)])
         return Nic(intf, send_buffer_bytes=8 << 20)
 
     sender, receiver = namespaces.each([(name, f"{name}-0") for name in _HOSTS], opened)

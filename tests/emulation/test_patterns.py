@@ -30,5 +30,5 @@ def test_a_pattern_runs_as_a_collective_does(pattern: str, tmp_path: Path) -> No
     iterations = pd.read_parquet(tmp_path / "out" / "iterations.parquet")
     (mean,), (worst,) = iterations["sender_share_mean"], iterations["sender_share_worst"]
     assert 0 < worst <= mean <= SIZE / (SIZE - 4 * 9014)
-    (goodput,) = [line for line in done.out.splitlines() if "of its NIC's rate" in line]
-    assert f"a sending host got {mean:.3f} of its NIC's rate, the worst {worst:.3f}" in goodput
+    (goodput,) = [line for line in done.out.splitlines() if "of its link's rate" in line]
+    assert f"a sending host got {mean:.3f} of its link's rate, the worst {worst:.3f}" in goodput

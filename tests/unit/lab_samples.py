@@ -36,6 +36,7 @@ def record(*rows: RowResult, **changes: Any) -> RunRecord:
         "fabric": describe(fabric),
         "scale": SCALE,
         "machine": {"kernel": "6.1", "open_vswitch": "3.1.0", "datapath": "netdev"},
+        "roofline": "1.875 S / 400Gbit at each accelerator's NIC",
         "hosts": tuple(h.name for h in fabric.hosts),
         "rows": list(rows),
     }

@@ -147,6 +147,6 @@ def test_a_pattern_has_a_line_of_goodput() -> None:
     assert nccl.row_line(measured).split()[4] == "0"
     (line,) = nccl.row_lines(measured)[1:]
     assert line == (
-        "#   1GiB: a sending host got 0.066 of its NIC's rate, the worst 0.066; a flow 26.1Gbit (25Gbit to 27Gbit), "
+        "#   1GiB: a sending host got 0.066 of its link's rate, the worst 0.066; a flow 26.1Gbit (25Gbit to 27Gbit), "
         "all together 394Gbit"
     )

@@ -5,7 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from lab.predictor import Latency, Sends, levels, mss_bytes, predict, roofline_s
+from lab.fluid import Latency
+from lab.predictor import predict, roofline_s
+from lab.wire import Sends, levels, mss_bytes
 from topologies import Fabric, Port, topology
 from traffic.schedule import Connection
 
@@ -20,7 +22,9 @@ def ring(n: int, n_bytes: int) -> Sends:
     has_dep = step > 0
     deps = ((step - 1) * n + (rank - 1) % n)[has_dep]
     start = np.concatenate(([0], np.cumsum(has_dep))).astype(np.int64)
-    return Sends([(r, (r + 1) % n, 0) for r in range(n)], rank, np.full(n * steps, n_bytes), start, deps)
+    connections = [(r, (r + 1) % n, 0) for r in range(n)]
+    no_waits, no_calc = np.zeros(len(deps), bool), np.zeros(n * steps)
+    return Sends(connections, rank, np.full(n * steps, n_bytes), start, deps, no_waits, no_calc)
 
 
 def shortest(fabric: Fabric, n: int) -> dict[Connection, list[Port]]:
@@ -35,6 +39,19 @@ def shortest(fabric: Fabric, n: int) -> dict[Connection, list[Port]]:
                 path.append(next(own for own, other, _ in fabric.neighbours(near) if other.node == far))
             paths[a, b, 0] = path
     return paths
+
+
+def fewest_links(fabric: Fabric, a: int, b: int) -> list[Port]:
+    """From the a-th host to the b-th: the egress port of every hop."""
+    hosts = [h.name for h in fabric.hosts]
+    ways: dict[str, list[Port]] = {hosts[a]: []}
+    queue = [hosts[a]]
+    for at in queue:
+        for own, far, _ in fabric.neighbours(at):
+            if far.node not in ways:
+                ways[far.node] = [*ways[at], own]
+                queue.append(far.node)
+    return ways[hosts[b]]
 
 
 def emulated(mbps: float, spec: str = "spine-leaf") -> Fabric:
@@ -106,7 +123,7 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
 
     def at_once(*connections: Connection) -> Sends:
         m = len(connections)
-        no_deps = np.zeros(m + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        no_deps = np.zeros(m + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), np.zeros(m)
         return Sends(connections, np.arange(m), np.full(m, 1000 * mss), *no_deps)
 
     alone = predict(fabric, at_once((3, 4, 0)), via, 9000, latency=NO_LATENCY)
@@ -117,7 +134,9 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
 
 def test_nothing_to_send_takes_no_time() -> None:
     empty = np.zeros(0, dtype=np.int64)
-    result = predict(emulated(50), Sends((), empty, empty, np.zeros(1, np.int64), empty), {}, 9000)
+    result = predict(
+        emulated(50), Sends((), empty, empty, np.zeros(1, np.int64), empty, np.zeros(0, bool), np.zeros(0)), {}, 9000
+    )
     assert (result.seconds, result.bottleneck) == (0.0, "")
 
 
@@ -139,3 +158,18 @@ def test_short_messages_take_the_latency_they_were_calibrated_on() -> None:
         fabric = emulated(50, f"spine-leaf:{spec}")
         result = predict(fabric, ring(2, 512), shortest(fabric, 2), 9000)
         assert result.seconds == pytest.approx(expected_s, rel=0.02)
+
+
+def test_a_long_haul_s_delay_is_paid_wherever_the_ring_crosses_it() -> None:
+    """Four ranks on two sites: every second edge of the ring is long, so three of the six steps that follow each other.
+
+    Before each step the links have rested, so a burst and a frame leave at once; that is all a step can save.
+    """
+    n, frames, mss, rate_bytes_s, delay_s = 4, 36, mss_bytes(1500), 5e6 / 8, 0.1
+    site = "multi-dc:site=spine-leaf(spines=1;leaves=1;hosts_per_leaf=2),links_per_pair=1"
+    fabric = topology(site).build().scaled(rate_scale=80_000, time_dilation=100)
+    paths = {(a, b, 0): fewest_links(fabric, a, b) for a in range(n) for b in ((a + 1) % n, (a - 1) % n)}
+    found = predict(fabric, ring(n, frames * mss), paths, 1500, latency=NO_LATENCY)
+    step_s = (frames * (mss + 66) + frames / 2 * 66) / rate_bytes_s
+    most_s = 6 * step_s + 3 * delay_s
+    assert most_s - 6 * (1514 + 50 + 1514) / rate_bytes_s < found.seconds < most_s

@@ -29,7 +29,11 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
         IterationRecord("all_reduce", "ring", 2**30, False, i, 1.0, 5.1, 0.041, 3, 0, 0.9, 0.8) for i in range(3)
     ]
     links = LinkSamples(
-        np.array([0.0, 0.1]), ("h1-eth0", "leaf1-eth1"), ("h1->leaf1", "leaf1->h1"), np.array([[0, 0], [7, 9]])
+        np.array([0.0, 0.1]),
+        ("h1-eth0", "leaf1-eth1"),
+        ("h1->leaf1", "leaf1->h1"),
+        ("scale-out", "scale-out"),
+        np.array([[0, 0], [7, 9]]),
     )
     results.write(
         tmp_path, record(row(), row(mmr=float("nan"), verdict="degraded"), iterations=iterations, links=[links])
@@ -42,8 +46,8 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
     assert table.column_names == COLUMNS and table.num_rows == 2
     assert pq.read_table(tmp_path / "iterations.parquet").num_rows == 3
     assert pq.read_table(tmp_path / "links.parquet").to_pylist()[2:] == [
-        {"at_s": 0.1, "intf": "h1-eth0", "link": "h1->leaf1", "bytes_sent": 7},
-        {"at_s": 0.1, "intf": "leaf1-eth1", "link": "leaf1->h1", "bytes_sent": 9},
+        {"at_s": 0.1, "intf": "h1-eth0", "link": "h1->leaf1", "kind": "scale-out", "bytes_sent": 7},
+        {"at_s": 0.1, "intf": "leaf1-eth1", "link": "leaf1->h1", "kind": "scale-out", "bytes_sent": 9},
     ]
 
 
@@ -126,8 +130,8 @@ class _Links(HTMLParser):
 
 def test_the_report_is_whole_and_opens_offline() -> None:
     totals = [
-        LinkTotal(2**30, "leaf1-eth5", "leaf1->spine1", 900, 1000.0, 0, 0.9),
-        LinkTotal(2**30, "h1-eth0", "h1->leaf1", 5, 5.0, 0, 0.1),
+        LinkTotal(2**30, "leaf1-eth5", "leaf1->spine1", "scale-out", 900, 1000.0, 0, 0.9),
+        LinkTotal(2**30, "h1-eth0", "h1->leaf1", "scale-out", 5, 5.0, 0, 0.1),
     ]
     bad = row(verdict="invalid", reason="<b>CPU-limited</b>; x")
     rows = (row(size_bytes=2**28), replace(bad, in_place=None))
@@ -139,9 +143,22 @@ def test_the_report_is_whole_and_opens_offline() -> None:
     assert "leaf1-&gt;spine1" in text and "90.0%" in text and "leaf1: 1 flow" in text
 
 
+def test_the_report_shows_links_inside_hb_domains_apart() -> None:
+    network = LinkTotal(2**30, "s1g1-eth0", "s1g1->leaf1", "scale-out", 1_000, 1000.0, 0, 0.9)
+    inside = LinkTotal(2**30, "s1g1-eth1", "s1g1->hb1", "scale-up", 7_000, 7000.0, 0, 0.95)
+    fabric = describe(topology("rail-only").build())
+    text = report.html(record(row(), fabric=fabric, link_totals=[network, inside]))
+    outside_part, inside_part = text.split("Busiest links of the network")[1].split("Busiest links inside HB domains")
+    assert "s1g1-&gt;leaf1" in outside_part and "hb1" not in outside_part
+    assert "s1g1-&gt;hb1" in inside_part and "leaf1" not in inside_part.split("<h2>")[0]
+    assert "All together 1,000 bytes" in outside_part and "All together 7,000 bytes" in inside_part
+
+
 def test_the_report_of_512_hosts_stays_small() -> None:
     fabric = topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build()
     totals = [
-        LinkTotal(2**30, p.intf, fabric.direction(p), 5, 5.0, 0, 0.1) for link in fabric.links for p in link.ports
+        LinkTotal(2**30, p.intf, fabric.direction(p), link.kind, 5, 5.0, 0, 0.1)
+        for link in fabric.links
+        for p in link.ports
     ]
     assert len(report.html(record(row(), fabric=describe(fabric), link_totals=totals))) < 500_000

@@ -172,8 +172,8 @@ def test_rail_only_joins_exactly_the_accelerators_of_a_rail() -> None:
 
 
 def test_both_kinds_of_link_are_scaled_and_shaped() -> None:
-    """400 and 3600 Gbit/s at rate_scale 8000; another --link-rate is the NICs' alone."""
-    emulated = Scale(8000, 64).fabric(RailOptimised().build().with_links(rate_mbps=200_000))
+    """400 and 3600 Gbit/s at rate_scale 8000; the NICs at half of it, the others as they are."""
+    emulated = Scale(8000, 64).fabric(RailOptimised().build().with_links(rate_mbps=200_000, keep_scale_up=True))
     assert {(x.kind, x.rate_mbps) for x in emulated.links} == {("scale-out", 25.0), ("scale-up", 450.0)}
     shaped = shapes(emulated, 9000)
     assert set(shaped) == {p.intf for link in emulated.links for p in link.ports}
@@ -192,17 +192,22 @@ def test_a_plan_counts_an_accelerators_nic_only() -> None:
 @pytest.mark.parametrize("scale", ["auto", "1"])
 def test_a_run_over_rails_that_nothing_joins_is_refused_with_the_first_pairs(scale: str) -> None:
     with pytest.raises(Refused) as refused:
-        planned(topology="rail-only", scale=scale)
+        planned(topology="rail-only", algorithm="ring", scale=scale)
     assert str(refused.value) == (
-        "all_reduce by ring has 16 of 16 pairs that the scale-out network of rail-only does not join, first s1g1 -> s1g2, "
-        "s1g2 -> s1g3, s1g3 -> s1g4: it takes a schedule that forwards inside the HB domains (hierarchical); use "
-        "rail-optimised"
+        "all_reduce by ring has 4 of 16 pairs that the scale-out network of rail-only does not join, first s1g4 -> s2g1, "
+        "s2g4 -> s3g1, s3g4 -> s4g1: use --algorithm hierarchical, halving-doubling, doubling-halving or "
+        "recursive-doubling, or another --topology"
     )
+
+
+def test_a_collective_without_a_schedule_for_rails_that_nothing_joins_is_refused() -> None:
+    with pytest.raises(Refused, match=r"s3g4 -> s4g1: use another --topology, --placement or --collective$"):
+        planned(topology="rail-only", collective="sendrecv")
 
 
 def test_a_scale_up_rate_that_cannot_be_shaped_is_refused() -> None:
     with pytest.raises(Refused) as refused:
-        planned(topology="rail-optimised", scale="1", link_rate="20Mbit")
+        planned(topology="rail-optimised:hb_rate_gbps=3600", scale="1", link_rate="20Mbit")
     assert str(refused.value) == (
         "link s1g1-hb1: 3.6Tbit at rate_scale 1 is 3.6Tbit here, and a link can be shaped to 100kbit to 34Gbit: use --scale "
         "auto, or another --scale RATE[:SIZE], or --topology with another scale-up rate"

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 import traffic
 from traffic import Schedule, TrafficError
-from traffic.check import CONTRACTS, Contract, verify
+from traffic.check import verify
+from traffic.contracts import CONTRACTS, Contract
 from traffic.races import check_races, order
 from traffic.schedule import ScheduleBuilder
+
+COLUMNS = ("src", "dst", "channel", "first_chunk", "dst_chunk", "n_chunks_sent", "reduce", "calc_ns")
 
 
 def refusal(schedule: Schedule) -> str:
@@ -28,9 +31,11 @@ def ring(n_ranks: int = 4, collective: str = "all_reduce") -> Schedule:
 
 
 def with_value(schedule: Schedule, column: str, at: int, value: int) -> Schedule:
+    """Chunks land where they come from."""
     changed = getattr(schedule, column).copy()
     changed[at] = value
-    return replace(schedule, **{column: changed})
+    columns = ("first_chunk", "dst_chunk") if column == "first_chunk" else (column,)
+    return replace(schedule, **dict.fromkeys(columns, changed))
 
 
 def without_dependencies(schedule: Schedule, send: int) -> Schedule:
@@ -45,9 +50,7 @@ def with_sends(schedule: Schedule, chosen: NDArray[Any]) -> Schedule:
     n_deps = np.diff(schedule.dep_start)[chosen]
     return replace(
         schedule,
-        **{
-            c: getattr(schedule, c)[chosen] for c in ("src", "dst", "channel", "first_chunk", "n_chunks_sent", "reduce")
-        },
+        **{c: getattr(schedule, c)[chosen] for c in COLUMNS},
         dep_start=np.concatenate(([0], np.cumsum(n_deps))),
         deps=np.concatenate([schedule.deps_of(i) for i in chosen]),
     )
@@ -160,7 +163,7 @@ def test_a_contribution_that_is_missing() -> None:
 
 
 def test_a_contribution_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    contract = Contract(lambda r, p, n: 1 << r, lambda r, p, n: 1, in_parts=False)
+    contract = Contract(lambda r, c, s: True, lambda r, c, s: (0, c))
     monkeypatch.setitem(CONTRACTS, "broadcast", contract)
     builder = ScheduleBuilder("broadcast", "test", 2, 1)
     builder.send(0, 1, 0, reduce=True)
@@ -199,7 +202,11 @@ def test_a_cycle_through_the_order_on_a_connection() -> None:
     [
         ("src", 9, "send 3 (9 -> 0, chunk 3) is impossible: ranks are 0 to 3"),
         ("dst", -1, "send 3 (3 -> -1, chunk 3) is impossible: ranks are 0 to 3"),
-        ("dst", 3, "send 3 (3 -> 3, chunk 3) is impossible: a rank does not send to itself"),
+        (
+            "dst",
+            3,
+            "send 3 (rank 3, chunk 3) is impossible: a rank copies or adds chunks into others, not into themselves",
+        ),
         ("first_chunk", 4, "send 3 (3 -> 0, chunk 4) is impossible: it must carry one or more of the chunks 0 to 3"),
         (
             "n_chunks_sent",
@@ -219,13 +226,13 @@ def test_a_channel_below_zero() -> None:
 def test_waiting_for_nothing_or_for_something_elsewhere() -> None:
     assert refusal(with_value(ring(), "deps", 0, 24)) == "send 4 (0 -> 1, chunk 3) waits for send 24: sends are 0 to 23"
     assert refusal(with_value(ring(), "deps", 0, 2)) == (
-        "send 4 (0 -> 1, chunk 3) waits for send 2 (2 -> 3, chunk 2), which rank 0 does not receive"
+        "send 4 (0 -> 1, chunk 3) waits for send 2 (2 -> 3, chunk 2), which rank 0 neither receives nor sends"
     )
 
 
 def test_columns_of_different_lengths() -> None:
     assert refusal(replace(ring(), src=ring().src[:20])) == (
-        "the schedule's columns do not fit together: [20, 24, 24, 24, 24, 24], 25 and 20"
+        "the schedule's columns do not fit together: [20, 24, 24, 24, 24, 24, 24, 24], 25 and 20"
     )
 
 
@@ -299,20 +306,29 @@ def test_another_receiver_is_noticed(schedule: Schedule, data: st.DataObject) ->
 
 @st.composite
 def random_schedules(draw: st.DrawFn) -> Schedule:
-    """Any sends, each waiting for some of those that its sender receives."""
+    """Any sends and local operations, each waiting for some of those that its sender receives or sends."""
     n_ranks, n_chunks = draw(st.integers(2, 4)), draw(st.integers(1, 3))
-    builder = ScheduleBuilder("all_reduce", "random", n_ranks, n_chunks)
+    builder = ScheduleBuilder("all_reduce", "random", n_ranks, n_chunks, n_blocks=n_chunks)
     received: list[list[int]] = [[] for _ in range(n_ranks)]
     for _ in range(draw(st.integers(0, 12))):
-        src, step = draw(st.integers(0, n_ranks - 1)), draw(st.integers(1, n_ranks - 1))
+        src, step = draw(st.integers(0, n_ranks - 1)), draw(st.integers(0, n_ranks - 1))
         dst = (src + step) % n_ranks
-        first = draw(st.integers(0, n_chunks - 1))
-        n_sent = draw(st.integers(1, n_chunks - first))
+        first, lands = draw(st.integers(0, n_chunks - 1)), draw(st.integers(0, n_chunks - 1))
+        n_sent = draw(st.integers(1, n_chunks - max(first, lands)))
         after = draw(st.lists(st.sampled_from(received[src]), unique=True)) if received[src] else []
         number = builder.send(
-            src, dst, first, n_chunks=n_sent, reduce=draw(st.booleans()), after=after, channel=draw(st.integers(0, 1))
+            src,
+            dst,
+            first,
+            n_chunks=n_sent,
+            dst_chunk=lands,
+            reduce=draw(st.booleans()),
+            after=after,
+            channel=draw(st.integers(0, 1)),
         )
-        received[dst].append(number)
+        received[src].append(number)
+        if dst != src:
+            received[dst].append(number)
     return builder.build()
 
 
@@ -322,19 +338,24 @@ def has_race(s: Schedule) -> bool:
     before = np.zeros((2 * m, 2 * m), dtype=bool)
     for i in range(m):
         before[2 * i, 2 * i + 1] = True
-        before[2 * s.deps_of(i) + 1, 2 * i] = True
+        for d in s.deps_of(i):
+            before[2 * d + (s.dst[d] == s.src[i]), 2 * i] = True
         for j in range(i):
-            if (s.src[i], s.dst[i], s.channel[i]) == (s.src[j], s.dst[j], s.channel[j]):
+            if s.src[i] != s.dst[i] and (s.src[i], s.dst[i], s.channel[i]) == (s.src[j], s.dst[j], s.channel[j]):
                 before[2 * j, 2 * i] = before[2 * j + 1, 2 * i + 1] = True
     for k in range(2 * m):
         before |= before[:, k : k + 1] & before[k]
-    chunks = [set(range(s.first_chunk[i], s.first_chunk[i] + s.n_chunks_sent[i])) for i in range(m)]
-    accesses = [(int(s.src[i]), chunks[i], "read", 2 * i) for i in range(m)]
-    accesses += [(int(s.dst[i]), chunks[i], "add" if s.reduce[i] else "copy", 2 * i + 1) for i in range(m)]
+    runs = [
+        [set(range(first[i], first[i] + s.n_chunks_sent[i])) for i in range(m)]
+        for first in (s.first_chunk, s.dst_chunk)
+    ]
+    accesses = [(int(s.src[i]), runs[0][i], "read", 2 * i) for i in range(m)]
+    accesses += [(int(s.dst[i]), runs[1][i], "add" if s.reduce[i] else "copy", 2 * i + 1) for i in range(m)]
     return any(
         a[0] == b[0]
         and a[1] & b[1]
         and (a[2] != b[2] or a[2] == "copy")
+        and a[3] // 2 != b[3] // 2
         and not (before[a[3], b[3]] or before[b[3], a[3]])
         for k, a in enumerate(accesses)
         for b in accesses[:k]

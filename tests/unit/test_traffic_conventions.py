@@ -17,7 +17,14 @@ def test_bus_bandwidth_is_that_of_recorded_runs(collective: str, algbw: float, b
 
 @pytest.mark.parametrize(
     ("collective", "factor"),
-    [("all_reduce", 1.875), ("all_gather", 0.9375), ("all_to_all", 0.9375), ("broadcast", 1), ("sendrecv", 1)],
+    [
+        ("all_reduce", 1.875),
+        ("all_gather", 0.9375),
+        ("all_to_all", 0.9375),
+        ("all_to_all_v", 0.9375),
+        ("broadcast", 1),
+        ("sendrecv", 1),
+    ],
 )
 def test_factors_of_sixteen_ranks(collective: str, factor: float) -> None:
     assert bus_factor(collective, 16) == factor
@@ -31,8 +38,8 @@ def test_an_unknown_collective_is_refused_with_the_known_ones() -> None:
     with pytest.raises(TrafficError) as caught:
         bus_factor("allreduce", 8)
     assert str(caught.value) == (
-        "unknown collective 'allreduce': choose from all_gather, all_reduce, all_to_all, broadcast, gather, reduce, "
-        "reduce_scatter, scatter, sendrecv"
+        "unknown collective 'allreduce': choose from all_gather, all_reduce, all_to_all, all_to_all_v, broadcast, gather, "
+        "reduce, reduce_scatter, scatter, sendrecv"
     )
 
 

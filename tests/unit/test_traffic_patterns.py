@@ -176,7 +176,7 @@ def test_an_incast_takes_as_long_as_the_receivers_link(flows_per_host: int) -> N
     planned, scale = plan(load(None, options)), Scale(2000, 4)
     emulated = scale.fabric(planned.fabric)
     flows = TRANSPORTS["tcp"].plan(endpoints(planned, emulated), planned.schedule.connections)
-    found = forecast(planned, emulated, flows).prediction(planned.sizes(scale)[0])
+    found = forecast(planned, emulated, flows).prediction(planned.sizes(scale)[0], scale)
     assert found is not None
     assert scale.hardware_s(found.seconds) == pytest.approx(15 * 64e6 * 8 / 400e9 * (8948 + 66) / 8948, rel=1e-3)
     assert found.bottleneck == "leaf1->h1"
@@ -192,9 +192,11 @@ def refusal(schedule: Schedule) -> str:
 
 
 def with_value(schedule: Schedule, column: str, at: int, value: int) -> Schedule:
+    """Chunks land where they come from."""
     changed = getattr(schedule, column).copy()
     changed[at] = value
-    return replace(schedule, **{column: changed})
+    columns = ("first_chunk", "dst_chunk") if column == "first_chunk" else (column,)
+    return replace(schedule, **dict.fromkeys(columns, changed))
 
 
 def by_hand(name: str, n_ranks: int, flows: list[tuple[int, int]]) -> Schedule:

@@ -43,10 +43,10 @@ def ready(sockets: Sequence[socket.socket], timeout_s: float) -> bool:
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), ENTRIES)
-@pytest.mark.parametrize("n_ranks", [2, 3, 5, 16])
+@pytest.mark.parametrize("n_ranks", [3, 8])
 def test_every_algorithm_gives_the_right_values_over_tcp(collective: str, algorithm: str, n_ranks: int) -> None:
     s = schedule(collective, algorithm, n_ranks)
-    with open_tcp(endpoints(n_ranks), s.connections) as transport:
+    with open_tcp(endpoints(s.n_ranks), s.connections) as transport:
         for count in (1, 997, 300_000):
             buffers = filled(s, count)
             result = Replay(s, count, transport).run(buffers, stall_s=5.0)

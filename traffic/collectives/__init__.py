@@ -1,1 +1,1 @@
-"""One file per algorithm: rank count -> Schedule."""
+"""One file per algorithm: rank count, or Layout -> Schedule."""

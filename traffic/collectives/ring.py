@@ -8,45 +8,27 @@ Bandwidth-optimal: 2(n-1)/n S sent per rank (Patarasuk and Yuan, 2009).
 
 import numpy as np
 
+from traffic.columns import ColumnBuilder
+from traffic.rings import pass_around
 from traffic.schedule import Schedule
 
 
 def ring_all_reduce(n_ranks: int) -> Schedule:
     """2(n-1) steps, 2n(n-1) sends; the first half reduces."""
-    return _pass_around("all_reduce", n_ranks, first_chunk=0, steps=2 * (n_ranks - 1), reducing=n_ranks - 1)
+    return _ring("all_reduce", n_ranks, steps=2 * (n_ranks - 1), reducing=n_ranks - 1)
 
 
 def ring_reduce_scatter(n_ranks: int) -> Schedule:
     """n-1 steps; shifted by one against the all-reduce's first half, so that rank r ends with the sum of chunk r."""
-    return _pass_around("reduce_scatter", n_ranks, first_chunk=-1, steps=n_ranks - 1, reducing=n_ranks - 1)
+    return _ring("reduce_scatter", n_ranks, steps=n_ranks - 1, reducing=n_ranks - 1, first_block=-1)
 
 
 def ring_all_gather(n_ranks: int) -> Schedule:
     """n-1 steps; rank r starts with chunk r."""
-    return _pass_around("all_gather", n_ranks, first_chunk=0, steps=n_ranks - 1, reducing=0)
+    return _ring("all_gather", n_ranks, steps=n_ranks - 1, reducing=0)
 
 
-def _pass_around(collective: str, n: int, *, first_chunk: int, steps: int, reducing: int) -> Schedule:
-    """Send number t n + r: in step t rank r sends chunk (r + first_chunk - t) mod n; the first `reducing` steps reduce.
-
-    Whole columns at once: 512 ranks have half a million sends.
-    """
-    m = steps * n
-    step, rank = np.divmod(np.arange(m, dtype=np.int32), np.int32(n))
-    # What a rank sends in a step is what its left neighbour sent in the step before.
-    received = (step - 1) * n + (rank - 1) % n
-    waits = step > 0
-    return Schedule(
-        collective,
-        "ring",
-        n,
-        n,
-        src=rank,
-        dst=(rank + 1) % n,
-        channel=np.zeros(m, dtype=np.int32),
-        first_chunk=(rank + first_chunk - step) % n,
-        n_chunks_sent=np.ones(m, dtype=np.int32),
-        reduce=step < reducing,
-        dep_start=np.concatenate(([0], np.cumsum(waits, dtype=np.int64))),
-        deps=received[waits],
-    )
+def _ring(collective: str, n_ranks: int, *, steps: int, reducing: int, first_block: int = 0) -> Schedule:
+    columns = ColumnBuilder(collective, "ring", n_ranks, n_ranks)
+    pass_around(columns, np.arange(n_ranks)[None], steps=steps, reducing=reducing, first_block=first_block)
+    return columns.build()

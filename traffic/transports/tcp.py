@@ -21,7 +21,7 @@ from typing import NoReturn
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
 from traffic.schedule import Connection
-from traffic.transport import Endpoint, TransportCounters, WireFlow
+from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
 
 # Below the kernel's ephemeral ports (32768 and up), so that nothing else takes one.
 SERVER_PORT = 5000
@@ -109,7 +109,7 @@ class TcpTransport:
         for src, dst, channel in connections:
             nth = opened[src] = opened.get(src, -1) + 1
             ports = (FIRST_CLIENT_PORT + nth, SERVER_PORT + dst)
-            flows.append(WireFlow(src, dst, channel, at[src].ip, at[dst].ip, socket.IPPROTO_TCP, *ports))
+            flows.append(WireFlow(src, dst, channel, *address_pair(at[src], at[dst]), socket.IPPROTO_TCP, *ports))
         most = max(opened.values(), default=-1) + 1
         if most > _CLIENT_PORTS:
             raise TrafficError(
@@ -121,19 +121,20 @@ class TcpTransport:
 
     def _open(self) -> None:
         """Listen everywhere, connect everywhere, then sort out who is who by the port that a connection comes from."""
-        callers = Counter(f.dst_rank for f in self.flows)
-        listeners = dict(zip(callers, self._sockets(callers), strict=True))
+        # A rank listens at each of its addresses that somebody calls.
+        callers = Counter((f.dst_rank, f.dst_ip) for f in self.flows)
+        listeners = dict(zip(callers, self._sockets(rank for rank, _ in callers), strict=True))
         try:
-            for rank, listener in listeners.items():
+            for (rank, ip), listener in listeners.items():
                 # Accepted sockets inherit it; DCTCP needs it at both ends.
                 self._configure(listener)
-                _bind(listener, self._endpoints[rank].ip, SERVER_PORT + rank)
-                listener.listen(callers[rank])
+                _bind(listener, ip, SERVER_PORT + rank)
+                listener.listen(callers[rank, ip])
             for flow, client in zip(self.flows, self._sockets(f.src_rank for f in self.flows), strict=True):
                 self.senders[flow.connection] = client
             for flow in self.flows:
                 self._connect(flow)
-            self._accept_all(listeners)
+            self._accept_all({listener: rank for (rank, _), listener in listeners.items()})
         finally:
             _close_all(listeners.values())
 
@@ -159,14 +160,14 @@ class TcpTransport:
         if failed not in (0, errno.EINPROGRESS):
             raise self._unreached(1, {flow.connection: os.strerror(failed)})
 
-    def _accept_all(self, listeners: Mapping[int, TcpStream]) -> None:
+    def _accept_all(self, listeners: Mapping[TcpStream, int]) -> None:
         """Until every flow has its receiving end, a client has failed, or time is up."""
         flow_of = {(f.src_ip, f.src_port, f.dst_rank): f for f in self.flows}
-        rank_of = {listener.fileno(): rank for rank, listener in listeners.items()}
+        listener_at = {listener.fileno(): listener for listener in listeners}
         client_fds = {s.fileno() for s in self.senders.values()}
         deadline = time.monotonic() + self._connect_deadline_s
         with select.epoll() as poll:
-            for listener in listeners.values():
+            for listener in listeners:
                 listener.setblocking(False)
                 poll.register(listener.fileno(), select.EPOLLIN)
             for fd in client_fds:
@@ -177,7 +178,7 @@ class TcpTransport:
                 if time.monotonic() >= deadline or any(fd in client_fds for fd, _ in ready):
                     self._refuse_unreached()
                 for fd, _ in ready:
-                    self._accept(listeners[rank_of[fd]], rank_of[fd], flow_of)
+                    self._accept(listener_at[fd], listeners[listener_at[fd]], flow_of)
 
     def _accept(self, listener: TcpStream, rank: int, flow_of: Mapping[tuple[str, int, int], WireFlow]) -> None:
         try:

@@ -1,0 +1,62 @@
+"""The roofline: what a collective takes at least, without latency and headers.
+
+Without HB domains it is the BMWG draft's 8 S x algo_factor / B_acc (draft-calabria-bmwg-ai-fabric-training-bench). Inside an
+HB domain bytes need no NIC, so with them it is the largest over two cuts, each with the draft's formula:
+
+between HB domains   the domains stand in the accelerators' place: algo_factor of m domains over a domain's NICs together
+around accelerators  algo_factor of n ranks over all that an accelerator has, its NIC and its scale-up interface
+
+Both are bounds by total bytes: a reduction over m places moves 2 (m - 1) S at least, whoever forwards for whom. In an all-to-all
+each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each; what is gathered or scattered passes the
+NICs of the root's domain.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.interfaces import Interfaces
+from lab.predictor import roofline_s
+from topologies.units import format_rate
+from traffic.conventions import bus_factor
+
+
+@dataclass(frozen=True)
+class Cut:
+    """factor: what must cross it, in times of nccl-tests' size; mbps: the rate at which it can; where: in words."""
+
+    factor: float
+    mbps: float
+    where: str
+
+    def seconds(self, size_bytes: float) -> float:
+        return roofline_s(size_bytes, self.factor, self.mbps)
+
+    def __str__(self) -> str:
+        return f"{self.factor:.4g} S / {format_rate(self.mbps)} {self.where}"
+
+
+def worst_cut(collective: str, at: Interfaces, b_acc_mbps: float) -> Cut:
+    """The cut that takes longest. b_acc_mbps: an accelerator's NIC rates together, the smallest rank's."""
+    n = len(at.domain)
+    if not any(len(domain) > 1 for domain in at.domains):
+        return Cut(bus_factor(collective, n), b_acc_mbps, "at each accelerator's NIC")
+    sizes = [len(domain) for domain in at.domains]
+    nics, scale_up = at.mbps[:n], np.nan_to_num(at.mbps[n:])
+    m = len(sizes)
+    # Of a single domain no NIC is used.
+    around = Cut(
+        bus_factor(collective, n),
+        float((scale_up + (nics if m > 1 else 0)).mean()),
+        f"at each accelerator's {'NIC and ' if m > 1 else ''}scale-up interface",
+    )
+    if m == 1:
+        return around
+    if collective in ("gather", "scatter"):
+        root = list(at.domains[at.domain[0]])
+        between = Cut((n - len(root)) / n, float(nics[root].sum()), "at the NICs of the root's HB domain")
+    elif collective in ("all_to_all", "all_to_all_v"):
+        between = Cut((n - min(sizes)) / n, b_acc_mbps, "at each accelerator's NIC")
+    else:
+        between = Cut(bus_factor(collective, m), float(nics.sum()) / m, f"between {m} HB domains, at a domain's NICs")
+    return max(between, around, key=lambda cut: cut.factor / cut.mbps)

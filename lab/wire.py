@@ -1,0 +1,151 @@
+"""Arrays for the model: what a schedule's sends are on the wire, and which links their connections cross.
+
+CSR: row i of a table of lists is items[start[i]:start[i + 1]].
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric, Port
+from topologies.shaping import shapes
+from traffic.schedule import Connection
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Ethernet 14 (tc counts no CRC, preamble or gap), IPv4 20, TCP 20 with the 12 bytes of timestamps (RFC 7323).
+ETHERNET_BYTES = 14
+TCP_IP_BYTES = 20 + 20 + 12
+ACK_BYTES = ETHERNET_BYTES + TCP_IP_BYTES
+FRAMES_PER_ACK = 2
+
+
+@dataclass(frozen=True)
+class Sends:
+    """A schedule with sizes. connections: those in use; connection: (sends,) index into them, -1 for local operations;
+    n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of others, which must have arrived, or left, where
+    `waits_to_leave` (deps,) says so; calc_s: (sends,) what local operations take, emulated."""
+
+    connections: Sequence[Connection]
+    connection: Ints
+    n_bytes: Ints
+    dep_start: Ints
+    deps: Ints
+    waits_to_leave: NDArray[np.bool_]
+    calc_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.n_bytes)
+
+
+def mss_bytes(mtu: int) -> int:
+    """Payload of a full TCP segment."""
+    return mtu - TCP_IP_BYTES
+
+
+def levels(dep_start: Ints, deps: Ints) -> list[Ints]:
+    """The sends by dependency depth: level k's sends depend only on lower levels, on at least one of level k - 1.
+
+    Raises ValueError on a cycle.
+    """
+    n = len(dep_start) - 1
+    waiting = np.diff(dep_start)
+    user_of, user_start = transpose(np.repeat(np.arange(n), waiting), deps, n)
+    ready = np.flatnonzero(waiting == 0)
+    result: list[Ints] = []
+    waiting = waiting.copy()
+    while len(ready):
+        result.append(ready)
+        users = user_of[ranges(user_start[ready], user_start[ready + 1])]
+        np.subtract.at(waiting, users, 1)
+        users = np.unique(users)
+        ready = users[waiting[users] == 0]
+    if sum(len(x) for x in result) != n:
+        raise ValueError("the schedule's dependencies form a cycle")
+    return result
+
+
+def transpose(users: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
+    """CSR of each item's users: (users, start). Edge i: users[i] uses items[i] of n."""
+    order = np.argsort(items, kind="stable")
+    return users[order], np.concatenate(([0], np.cumsum(np.bincount(items, minlength=n))))
+
+
+def ranges(starts: Ints, ends: Ints) -> Ints:
+    """The concatenation of arange(start, end) over all pairs."""
+    lengths = ends - starts
+    if not lengths.sum():
+        return np.zeros(0, dtype=np.int64)
+    return np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The connections' paths. start, link: CSR of directed links by connection; back_start, back_link: the same of the
+    ways that acknowledgements take; intfs, ports: of each link its egress."""
+
+    start: Ints
+    link: Ints
+    back_start: Ints
+    back_link: Ints
+    intfs: tuple[str, ...]
+    ports: tuple[Port, ...]
+
+    @staticmethod
+    def of(
+        connections: Sequence[Connection],
+        paths: Mapping[Connection, Sequence[Port]],
+        back_paths: Mapping[Connection, Sequence[Port]],
+    ) -> "Paths":
+        number: dict[str, int] = {}
+        ports: list[Port] = []
+
+        def place(port: Port) -> int:
+            if port.intf not in number:
+                number[port.intf] = len(ports)
+                ports.append(port)
+            return number[port.intf]
+
+        forth = [[place(p) for p in paths[c]] for c in connections]
+        back = [[place(p) for p in back_paths[c]] for c in connections]
+        return Paths(*_csr(forth), *_csr(back), tuple(number), tuple(ports))
+
+
+def _csr(lists: list[list[int]]) -> tuple[Ints, Ints]:
+    start = np.concatenate(([0], np.cumsum([len(x) for x in lists]))).astype(np.int64)
+    return start, np.array([x for row in lists for x in row], dtype=np.int64)
+
+
+def totals(places: Ints, values: Floats, n: int) -> Floats:
+    """(n,) the sum of the values at each place."""
+    return np.bincount(places, values, n).astype(np.float64, copy=False)
+
+
+class Wire:
+    """What the model reckons with, headers included.
+
+    rate_bytes_s (inf where nothing shapes), burst_bytes, delay_s, carried (bytes of one iteration): (links,); send_bytes,
+    last_frame_bytes, ack_bytes: (sends,); ack_share: (connections,) bytes of acknowledgements per byte sent.
+    """
+
+    def __init__(self, fabric: Fabric, sends: Sends, paths: Paths, mtu: int) -> None:
+        shaped = shapes(fabric, mtu)
+        # An optical switch's own egress is not shaped: light passes.
+        self.rate_bytes_s = np.array([float(shaped[i].rate_bytes_s) if i in shaped else np.inf for i in paths.intfs])
+        self.burst_bytes = np.array([float(shaped[i].burst_bytes) if i in shaped else np.inf for i in paths.intfs])
+        self.delay_s = np.array([fabric.link_of(intf).delay_us for intf in paths.intfs]) * 1e-6
+        frames = -(-sends.n_bytes // mss_bytes(mtu))
+        self.send_bytes: Floats = sends.n_bytes + frames * float(ETHERNET_BYTES + TCP_IP_BYTES)
+        self.last_frame_bytes = np.minimum(self.send_bytes, mtu + ETHERNET_BYTES)
+        n, links = len(paths.start) - 1, len(paths.intfs)
+        real = sends.connection >= 0
+        on = sends.connection[real]
+        data = totals(on, self.send_bytes[real], n)
+        self.ack_bytes = np.ceil(frames / FRAMES_PER_ACK) * ACK_BYTES
+        acks = totals(on, self.ack_bytes[real], n)
+        self.ack_share = np.divide(acks, data, out=np.zeros(n), where=data > 0)
+        forth, back = np.repeat(data, np.diff(paths.start)), np.repeat(acks, np.diff(paths.back_start))
+        self.carried = totals(paths.link, forth, links) + totals(paths.back_link, back, links)
