@@ -148,9 +148,7 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
 @contextmanager
 def _transport(plan: Plan, lab: Lab) -> Iterator[Transport]:
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
-    opened = TRANSPORTS[plan.experiment.transport](
-        endpoints(plan, lab.fabric, netns), plan.schedule.connections, congestion_control=CONGESTION_CONTROL
-    )
+    opened = TRANSPORTS[plan.experiment.transport](endpoints(plan, lab.fabric, netns), plan.schedule.connections)
     with closing(opened) as transport:
         yield transport
 

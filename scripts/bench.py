@@ -46,6 +46,7 @@ GROUPS = {
     "model": Group("collectives:model", 1200, "each algorithm at 20 Mbit/s, against its prediction"),
     "engine": Group("engine:engine", 120, "small messages over loopback; a schedule of 1024 ranks built and checked"),
     "goodput": Group("goodput:goodput", 240, "one TCP flow at 50 and 100 Mbit/s, against iperf3", ("iperf3",)),
+    "packets": Group("packets:packets", 240, "RoCEv2 frames sent and received, against Scapy and tcpreplay", ("tcpreplay",)),
     "mpi": Group("mpi:mpi", 900, "one all-reduce of 1, 4 and 16 MiB, against Open MPI and gloo on the same hosts"),
     "failover": Group("failover:failover", 180, "packets lost when an uplink goes down under load, and when it is back"),
     "remote-failure": Group("failover:remote_failure", 180, "the same when a spine's link to another leaf goes down"),

@@ -43,6 +43,7 @@ from traffic.patterns.incast import incast
 from traffic.patterns.permutation import permutation
 from traffic.patterns.uniform_random import uniform_random
 from traffic.schedule import Schedule
+from traffic.transports.rocev2 import RoceTransport
 from traffic.transports.tcp import TcpTransport
 
 Algorithm = Callable[[Layout], Schedule]
@@ -115,6 +116,7 @@ PATTERNS: dict[str, Pattern] = {
 
 TRANSPORTS: dict[str, type[Any]] = {
     "tcp": TcpTransport,
+    "rocev2": RoceTransport,
 }
 
 

@@ -51,6 +51,7 @@ class TcpTransport:
     """
 
     name = "tcp"
+    background = None
 
     def __init__(
         self,
