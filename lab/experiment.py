@@ -39,10 +39,10 @@ class Experiment:
 
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
     own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
-    pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels: connections between two ranks that
-    share the buffer; slice_bytes: of a message, at most, in one slice of its largest, None = whole messages; controller:
-    None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`;
-    scale: None = chosen to fit the machine and time_limit_s.
+    pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels:
+    connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the largest
+    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to
+    max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
     """
 
     topology: str = "spine-leaf"

@@ -17,7 +17,7 @@ from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_cro
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.site import Site, require_shapeable, site
-from lab.wire import FRAMES_PER_ACK, Sends
+from lab.wire import Sends
 from topologies import Fabric, unknown
 from topologies.units import format_size
 from traffic import Demand, Schedule
@@ -156,6 +156,7 @@ class Plan(Site):
             deps=s.deps.astype(np.int64),
             waits_to_leave=s.waits_to_leave,
             calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
+            framing=self.framing,
         )
 
     def message_bytes(self, count: int) -> NDArray[np.int64]:
@@ -164,7 +165,7 @@ class Plan(Site):
 
     def frames_per_step(self, size: Size) -> float:
         """Full frames in the smallest message of a step, as emulated."""
-        return frames_per_step(size.emulated_bytes * self._smallest_share, self.mss, Scale())
+        return frames_per_step(size.emulated_bytes * self._smallest_share, self.framing.payload_bytes, Scale())
 
     def memory_bytes(self, scale: Scale) -> int:
         """What the run of the largest size holds: every rank's buffer, one more to compare with and its mask, and for every
@@ -180,7 +181,7 @@ class Plan(Site):
 
     def smallest_unquantised(self, scale: Scale) -> str:
         """The smallest size whose every message has enough frames, to write into a reason."""
-        return format_size(MIN_FRAMES_PER_STEP * self.mss * scale.size_scale / self._smallest_share)
+        return format_size(MIN_FRAMES_PER_STEP * self.framing.payload_bytes * scale.size_scale / self._smallest_share)
 
     @cached_property
     def _smallest_share(self) -> float:
@@ -194,7 +195,7 @@ class Plan(Site):
         e = self.experiment
         largest = e.max_bytes
         sent = self._shares * largest
-        frame_hops = sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * self.switches
+        frame_hops = sent / self.framing.payload_bytes * (1 + 1 / self.framing.frames_per_ack) * self.switches
         levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
         one_s = float(levels_s.sum())
         swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
@@ -204,7 +205,7 @@ class Plan(Site):
             traffic_s=one_s * swept / largest * iterations,
             step_bytes=e.min_bytes * self._smallest_share,
             rate_mbps=self.nic_mbps,
-            mss=self.mss,
+            mss=self.framing.payload_bytes,
             fastest_mbps=float(self.interfaces.mbps[np.unique(self.egress)].max()),
         )
 
@@ -255,8 +256,8 @@ def _slices(e: Experiment, schedule: Schedule) -> int:
     slices = max(1, math.ceil(largest_bytes / e.slice_bytes))
     if slices > MAX_SLICES:
         raise LabError(
-            f"--slice-bytes {format_size(e.slice_bytes)} cuts a message of {format_size(largest_bytes)} into {slices} slices, more "
-            f"than {MAX_SLICES}: use --slice-bytes {format_size(math.ceil(largest_bytes / MAX_SLICES))} or more"
+            f"--slice-bytes {format_size(e.slice_bytes)} cuts a message of {format_size(largest_bytes)} into {slices} slices, "
+            f"more than {MAX_SLICES}: use --slice-bytes {format_size(math.ceil(largest_bytes / MAX_SLICES))} or more"
         )
     return slices
 

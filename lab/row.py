@@ -19,7 +19,6 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Verdict, collision_notes, judge
-from lab.wire import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
@@ -146,7 +145,8 @@ class RowMeasurement:
             n_bytes, seconds = n_bytes + seen[0], seconds + seen[1]
         if not seconds:
             return math.nan
-        payload = n_bytes * self._plan.mss / (self._e.mtu + ETHERNET_BYTES + ACK_BYTES / FRAMES_PER_ACK)
+        framing = self._plan.framing
+        payload = n_bytes * framing.payload_bytes / (framing.frame_bytes + framing.ack_bytes / framing.frames_per_ack)
         offered_mbps = self._plan.nic_mbps_by_rank[np.unique(src)].sum() / self._scale.rate_scale
         return float(payload * 8e-6 / seconds / offered_mbps)
 
@@ -172,7 +172,8 @@ class RowMeasurement:
             switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._busy),
-            segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
+            segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.framing.payload_bytes).sum())
+            * done,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results

@@ -12,13 +12,14 @@ from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import Interfaces, interfaces
 from lab.scale import Load, Scale
-from lab.wire import FRAMES_PER_ACK, mss_bytes
 from topologies import Fabric, Topology, topology, user_code
 from topologies.conformance import check_fabric
 from topologies.describe import Distances
 from topologies.impairments import Impairments
 from topologies.rails import HB_RATE
 from topologies.topology import build
+from traffic import TRANSPORTS
+from traffic.framing import Framing
 from traffic.placement import place
 
 # Schedules grow with the ranks squared: a ring of these has two million sends.
@@ -39,8 +40,10 @@ class Site:
         return len(self.hosts)
 
     @property
-    def mss(self) -> int:
-        return mss_bytes(self.experiment.mtu)
+    def framing(self) -> Framing:
+        """Of the transport; of a user's program TCP's, as most use it."""
+        framing: Framing = TRANSPORTS[self.experiment.transport].framing(self.experiment.mtu)
+        return framing
 
     def impairments(self, scale: Scale) -> Impairments:
         """What the machine's links do to frames, every time multiplied as the scale says."""
@@ -76,13 +79,15 @@ class Site:
         Its bytes are its own: no size is to be divided."""
         src = np.arange(self.ranks)
         crossed = Distances(self.fabric).links_between(self.hosts, src, (src + self.ranks // 2) % self.ranks) + 1
-        frames_per_s = self.nic_mbps_by_rank * 1e6 / 8 / self.mss * (1 + 1 / FRAMES_PER_ACK)
+        frames_per_s = (
+            self.nic_mbps_by_rank * 1e6 / 8 / self.framing.payload_bytes * (1 + 1 / self.framing.frames_per_ack)
+        )
         return Load(
             frame_hops_per_s=float((frames_per_s * np.where(np.isfinite(crossed), crossed, 0)).sum()),
             traffic_s=0.0,
             step_bytes=math.inf,
             rate_mbps=self.nic_mbps,
-            mss=self.mss,
+            mss=self.framing.payload_bytes,
         )
 
 

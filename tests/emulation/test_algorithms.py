@@ -13,6 +13,7 @@ from lab.experiment import load
 from lab.plan import Plan, endpoints, plan
 from lab.progress import Progress
 from lab.sandbox import RUN_DIR
+from lab.scale import Scale
 from tests.emulation.netns_sandbox import in_sandbox
 from traffic import COLLECTIVES
 from traffic.replay import Replay
@@ -48,7 +49,7 @@ def _run_all() -> dict[str, dict[str, Any]]:
 
         for collective, algorithm in _all():
             planned = _planned(collective, algorithm)
-            schedule, (size,) = planned.schedule, planned.sizes(planned.experiment.scale)
+            schedule, (size,) = planned.schedule, planned.sizes(Scale())
             buffers = [np.zeros(size.count, dtype=np.float32) for _ in range(schedule.n_ranks)]
             for rank, buffer in enumerate(buffers):
                 fill(buffer, schedule, rank)

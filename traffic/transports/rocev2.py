@@ -14,6 +14,7 @@ from functools import partial
 
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
+from traffic.framing import rocev2
 from traffic.rocev2.batch import Batch
 from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
 from traffic.rocev2.ends import ReceivingEnd, SendingEnd
@@ -64,6 +65,7 @@ class RoceTransport:
     """
 
     name = "rocev2"
+    framing = staticmethod(rocev2)
 
     def __init__(
         self,
