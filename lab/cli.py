@@ -20,7 +20,7 @@ from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
-from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
+from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -39,6 +39,8 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "helpers_at": ((), "SWITCH,...", f"where the reducers or servers of {' or '.join(HELPERS)} are plugged in"),
+    "helper_rate": ((), "RATE", "of the link of each, in hardware units; in proportion to the NICs if left out"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),

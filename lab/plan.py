@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -13,6 +13,7 @@ import controller
 import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
+from lab.helpers import Helpers, helpers_of, role_needed
 from lab.interfaces import Interfaces, interfaces
 from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
 from lab.roofline import Cut, worst_cut
@@ -20,6 +21,7 @@ from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
 from topologies import Fabric, Topology, topology, unknown, user_code
 from topologies.conformance import check_fabric
+from topologies.helpers import REDUCER
 from topologies.impairments import Impairments
 from topologies.rails import HB_RATE
 from topologies.topology import build
@@ -29,7 +31,7 @@ from traffic.check import verify
 from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
-from traffic.placement import place
+from traffic.placement import hb_domains, place
 from traffic.transport import Endpoint
 
 # Schedules grow with the ranks squared: a ring of these has two million sends.
@@ -52,7 +54,8 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan:
-    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together."""
+    """fabric: in hardware units, with the algorithm's helpers; hosts: rank -> host name, helpers last; b_acc_mbps: an
+    accelerator's scale-out NIC rates together."""
 
     experiment: Experiment
     topology: Topology
@@ -63,7 +66,16 @@ class Plan:
 
     @property
     def ranks(self) -> int:
-        return len(self.hosts)
+        """The collective's members."""
+        return self.schedule.n_members
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return self.hosts[: self.ranks]
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        return self.hosts[self.ranks :]
 
     @property
     def algorithm(self) -> str:
@@ -87,7 +99,7 @@ class Plan:
         src, dst = self.schedule.src, self.schedule.dst
         inside = self.interfaces.inside(src, dst)
         chosen = ~inside if not inside.all() else inside
-        return np.concatenate([src[chosen], self.ranks + dst[chosen]]).astype(np.int64)
+        return np.concatenate([src[chosen], len(self.hosts) + dst[chosen]]).astype(np.int64)
 
     @property
     def mss(self) -> int:
@@ -135,7 +147,9 @@ class Plan:
     def cut(self) -> Cut:
         """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
         if not self.is_pattern:
-            return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
+            members = interfaces(self.fabric, self.members)
+            in_network = traffic.HELPERS.get(self.algorithm) == REDUCER
+            return worst_cut(self.experiment.collective, members, self.b_acc_mbps, in_network=in_network)
         s = self.schedule
         busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
         busiest = int(busy_s.argmax())
@@ -261,15 +275,11 @@ def plan(experiment: Experiment) -> Plan:
     _ask_policy(experiment, fabric)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
-    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
-    if ranks < 2:
-        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
-    if ranks > MAX_RANKS:
-        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
-    hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    schedule = _schedule(experiment, fabric, hosts)
+    members = _members(experiment, fabric)
+    fabric, hosts, helpers = _with_helpers(experiment, fabric, members)
+    schedule = _schedule(experiment, fabric, members, hosts, helpers)
     verify(schedule)
-    planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
+    planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, members))
     scale = experiment.scale or Scale()
     planned.sizes(scale)
     if experiment.scale is not None:
@@ -279,16 +289,37 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
-    """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
+def _members(e: Experiment, fabric: Fabric) -> tuple[str, ...]:
+    """rank -> host name, of the collective's members."""
+    ranks = len(fabric.accelerators) if e.ranks is None else e.ranks
+    if ranks < 2:
+        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
+    if ranks > MAX_RANKS:
+        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
+    return tuple(place(fabric, ranks, e.placement, e.seed))
+
+
+def _with_helpers(
+    e: Experiment, fabric: Fabric, members: tuple[str, ...]
+) -> tuple[Fabric, tuple[str, ...], Helpers | None]:
+    """The fabric with the algorithm's helpers, and rank -> host name, of the members and then of those."""
+    helpers = helpers_of(e, fabric, members)
+    if helpers is None:
+        return fabric, members, None
+    whole = helpers.attached(fabric, e.delay_us or 0.0)
+    return whole, (*members, *(node.name for node in whole.helpers[-len(helpers.at) :])), helpers
+
+
+def _schedule(
+    e: Experiment, fabric: Fabric, members: Sequence[str], hosts: Sequence[str], helpers: Helpers | None
+) -> Schedule:
+    """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does. hosts: members,
+    then helpers."""
     at = interfaces(fabric, hosts)
-    layout = Layout(len(hosts), at.domains)
+    layout = Layout(len(members), hb_domains(fabric, members))
+    if helpers:
+        layout = replace(layout, parents=helpers.parents, n_servers=len(helpers.at))
     schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
-    if schedule.n_ranks > len(hosts):
-        raise LabError(
-            f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
-            f"helpers have no host here: use another --algorithm"
-        )
     if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
         schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
     require_paths(e.collective, schedule, layout, fabric, hosts, at)
@@ -307,8 +338,11 @@ def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None =
 
 
 def fabric_of(experiment: Experiment) -> Fabric:
-    """The experiment's fabric, in hardware units."""
-    return _fabric(experiment, _topology(experiment))
+    """The experiment's fabric, in hardware units, with the algorithm's helpers."""
+    fabric = _fabric(experiment, _topology(experiment))
+    if role_needed(experiment) is None:
+        return fabric
+    return _with_helpers(experiment, fabric, _members(experiment, fabric))[0]
 
 
 def _topology(experiment: Experiment) -> Topology:

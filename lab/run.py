@@ -17,6 +17,7 @@ from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
 from lab.forecast import Forecast
+from lab.helpers import told
 from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
@@ -167,7 +168,8 @@ def _new_record(plan: Plan, scale: Scale) -> RunRecord:
             "python": platform.python_version(),
             "open_vswitch": machine.open_vswitch_version(),
         },
-        hosts=plan.hosts,
+        hosts=plan.members,
+        helpers=told(plan.fabric, plan.helpers),
         command=tuple(sys.argv),
         roofline=str(plan.cut),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
