@@ -237,8 +237,8 @@ def test_one_server_is_n_squared_over_n_minus_one_times_the_ring() -> None:
         found = forecast_of(p, scale).prediction(size, scale)
         assert found is not None
         seconds[algorithm] = found.seconds
+        assert algorithm == "ring" or (p.helpers, found.bottleneck) == (("server1",), "leaf1->server1")
     assert seconds["parameter-server"] / seconds["ring"] == pytest.approx(64 / 7, rel=0.1)
-    assert (p.helpers, found.bottleneck) == (("server1",), "leaf1->server1")
 
 
 def test_more_servers_share_the_work() -> None:
