@@ -44,6 +44,10 @@ class Composer:
         self._parts: list[Part] = []
         self._n_sends, self._n_chunks = 0, 0
 
+    def __len__(self) -> int:
+        """Operations so far."""
+        return self._n_sends
+
     def calc(self, rank: int, calc_ns: int, after: Sequence[int] = ()) -> int:
         """The rank computes; 0 ns: one operation to wait for in place of many."""
         columns = {"src": [rank], "dst": [rank], "channel": [0], "first_chunk": [0], "dst_chunk": [0]}

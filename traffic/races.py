@@ -87,14 +87,8 @@ def check_races(schedule: Schedule, order: Order) -> None:
     # What stands in the schedule itself costs no clock; the cheapest question first.
     asked = asked[order.connection[asked.earlier] != order.connection[asked.later]]
     asked = asked[~_is_waited_for(schedule, asked.earlier, asked.later)]
-    m = len(schedule)
-    # Many wait for many by way of one operation that joins them.
-    arrives = (schedule.waiting * m + schedule.deps)[~schedule.waits_to_leave]
-    asked = asked[~np.isin(_first_dependency(schedule)[asked.later] * m + asked.earlier, arrives)]
-    is_dep = (
-        np.isin(asked.later * m + asked.earlier, schedule.waiting * m + schedule.deps) if len(asked.later) else False
-    )
-    asked = asked[~(is_dep & (asked.later_kind == _READ))]
+    if len(asked.later):
+        asked = asked[~_stands_in_dependencies(schedule, asked)]
     # Only a wait for one's own send tells a send that has left from one that has arrived.
     has_left = (asked.earlier_kind == _READ) & schedule.waits_to_leave.any()
     for leaving in (False, True):
@@ -115,7 +109,7 @@ def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[
     the rank's own: it has arrived then before `later` is sent. Pointer jumping: the k-th step back is a sum of powers of two."""
     m = len(schedule)
     # back: the send that is 1, 2, 4, ... steps back; m = beyond the first. depth: steps back to the first.
-    back = _first_dependency(schedule)
+    back = _first_arrival(schedule)
     jumps, depth = [back], (back < m).astype(np.int64)
     while (jumps[-1] < m).any():
         depth += depth[jumps[-1]]
@@ -128,13 +122,25 @@ def _is_waited_for(schedule: Schedule, earlier: Longs, later: Longs) -> NDArray[
     return found
 
 
-def _first_dependency(schedule: Schedule) -> Longs:
-    """(m + 1,) the first that each waits for, if it waits for its arrival; m if not, and for m."""
+def _stands_in_dependencies(schedule: Schedule, asked: _Questions) -> NDArray[np.bool_]:
+    """Whether `later` waits for `earlier`, or for one operation that joins it with others: then it has arrived. Of one's own
+    send only the reading is over."""
     m = len(schedule)
-    back, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
+    waits, arrives = schedule.waiting * m + schedule.deps, ~schedule.waits_to_leave
+    direct = asked.later * m + asked.earlier
+    joined = _first_arrival(schedule)[asked.later] * m + asked.earlier
+    read = (asked.earlier_kind == _READ) & np.isin(direct, waits[~arrives])
+    found: NDArray[np.bool_] = np.isin(direct, waits[arrives]) | np.isin(joined, waits[arrives]) | read
+    return found
+
+
+def _first_arrival(schedule: Schedule) -> Longs:
+    """(m + 1,) the first dependency of each send; m if it has none or that is its rank's own send, and for m."""
+    m = len(schedule)
+    before, has_dep = np.full(m + 1, m), np.flatnonzero(np.diff(schedule.dep_start))
     first = schedule.dep_start[has_dep]
-    back[has_dep] = np.where(schedule.waits_to_leave[first], m, schedule.deps[first])
-    return back
+    before[has_dep] = np.where(schedule.waits_to_leave[first], m, schedule.deps[first])
+    return before
 
 
 def ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:

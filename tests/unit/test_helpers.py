@@ -12,8 +12,9 @@ from controller.dataplane import DataPlane, Unpredictable
 from controller.flow import UDP, Flow
 from lab.experiment import load
 from lab.forecast import forecast_of
-from lab.plan import Plan, endpoints, fabric_of, plan
+from lab.plan import Plan, endpoints, plan
 from lab.scale import Scale
+from lab.site import fabric_of
 from tests.unit.controller_fabrics import two_rails
 from topologies import TOPOLOGIES, Fabric, Refused, TopologyError, topology
 from topologies.conformance import check_fabric

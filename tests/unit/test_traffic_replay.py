@@ -26,8 +26,7 @@ registered = pytest.mark.parametrize(("collective", "algorithm"), ENTRIES)
 
 
 @registered
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 6, 8, 16])
-@pytest.mark.parametrize("count", [0, 1, 3, 997, 4096])
+@pytest.mark.parametrize(("n_ranks", "count"), [(1, 3), (2, 0), (3, 1), (4, 997), (5, 4096), (8, 3), (16, 997)])
 def test_every_algorithm_gives_every_rank_the_right_values(
     collective: str, algorithm: str, n_ranks: int, count: int
 ) -> None:
@@ -39,7 +38,7 @@ def test_every_algorithm_gives_every_rank_the_right_values(
 
 
 @registered
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(n_ranks=st.integers(2, 6), count=st.integers(0, 300), seed=st.integers(0, 2**32))
 def test_values_are_right_however_few_bytes_the_network_takes_at_a_time(
     collective: str, algorithm: str, n_ranks: int, count: int, seed: int

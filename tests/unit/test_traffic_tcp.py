@@ -43,7 +43,7 @@ def ready(sockets: Sequence[socket.socket], timeout_s: float) -> bool:
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), ENTRIES)
-@pytest.mark.parametrize("n_ranks", [2, 3, 5, 16])
+@pytest.mark.parametrize("n_ranks", [3, 8])
 def test_every_algorithm_gives_the_right_values_over_tcp(collective: str, algorithm: str, n_ranks: int) -> None:
     s = schedule(collective, algorithm, n_ranks)
     with open_tcp(endpoints(s.n_ranks), s.connections) as transport:
