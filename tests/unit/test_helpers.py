@@ -12,6 +12,7 @@ from controller.dataplane import DataPlane, Unpredictable
 from controller.flow import UDP, Flow
 from lab.experiment import load
 from lab.forecast import forecast_of
+from lab.helpers import told
 from lab.plan import Plan, endpoints, plan
 from lab.scale import Scale
 from lab.site import fabric_of
@@ -320,3 +321,9 @@ def test_refusals(overrides: dict[str, Any], text: str) -> None:
     with pytest.raises(Refused) as caught:
         planned(**overrides)
     assert str(caught.value) == text
+
+
+def test_a_line_names_the_first_few() -> None:
+    p = planned(algorithm="in-network", topology="fat-tree:k=4")
+    assert told(p.fabric, p.helpers[:2]) == "reducer1 at edge1 (1.2Tbit), reducer2 at edge2 (1.2Tbit)"
+    assert told(p.fabric, p.helpers).endswith("reducer6 at edge6 (1.2Tbit) and 7 more")
