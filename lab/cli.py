@@ -20,7 +20,7 @@ from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
-from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
+from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -41,6 +41,8 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),
     "slice_bytes": ((), "SIZE", "cut messages into slices of this at most, so that a step need not wait for a whole chunk"),
+    "helpers_at": ((), "SWITCH,...", f"where the reducers or servers of {' or '.join(HELPERS)} are plugged in"),
+    "helper_rate": ((), "RATE", "of the link of each, in hardware units; in proportion to the NICs if left out"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),

@@ -41,8 +41,10 @@ class Experiment:
     own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
     pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels:
     connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the largest
-    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to
-    max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
+    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; helpers_at: the switches of the
+    reducers or parameter servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links,
+    None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every host; min_bytes to max_bytes by
+    step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
     """
 
     topology: str = "spine-leaf"
@@ -59,6 +61,8 @@ class Experiment:
     algorithm: str | None = None
     channels: int = 1
     slice_bytes: int | None = None
+    helpers_at: tuple[str, ...] = ()
+    helper_rate_mbps: float | None = None
     transport: str = "tcp"
     placement: str = "contiguous"
     ranks: int | None = None
@@ -115,6 +119,13 @@ def _text(where: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise LabError(f'{where} = {value!r} must be text: write it like "name"')
     return value
+
+
+def _names(where: str, value: object) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _text(where, value).split(","))
+    if not all(names):
+        raise LabError(f"{where} = {value!r} must be names with commas between them: write it like leaf1,spine1")
+    return names
 
 
 def _choice(names: tuple[str, ...]) -> Callable[[str, object], str]:
@@ -239,6 +250,8 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "algorithm", _text),
         _setting("traffic", "channels", _between(1, MAX_CHANNELS)),
         _setting("traffic", "slice_bytes", _size),
+        _setting("traffic", "helpers_at", _names),
+        _setting("traffic", "helper_rate", _quantity(parse_rate_mbps), "helper_rate_mbps"),
         _setting("traffic", "transport", _text),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", _between(1, _MAX_INT64)),

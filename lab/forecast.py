@@ -19,6 +19,7 @@ from lab.announcing import flow_of, routing
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.fluid import Prediction
+from lab.helpers import told
 from lab.plan import Plan, Size, endpoints, plan
 from lab.predictor import predict
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
@@ -95,6 +96,8 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
+    if planned.helpers:
+        print(f"helpers: {told(planned.fabric, planned.helpers)}")
     print(f"roofline: {planned.cut}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
     for row in rows:

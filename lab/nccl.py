@@ -90,6 +90,7 @@ def scale_lines(record: RunRecord) -> list[str]:
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
+        *([f"Helpers: {record.helpers}"] if record.helpers else []),
         f"roofline of jct_ratio: {record.roofline}",
         f"Open vSwitch {record.machine['open_vswitch']}, {DATAPATHS[record.machine['datapath']]}",
         *_delays(record.machine),

@@ -1,8 +1,8 @@
 """From an experiment to a plan: what the ranks send, computed or refused without root, before anything is made."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -12,19 +12,22 @@ from numpy.typing import NDArray
 import traffic
 from lab.errors import LabError
 from lab.experiment import Experiment
+from lab.helpers import Helpers
 from lab.interfaces import interfaces
 from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
-from lab.site import Site, require_shapeable, site
+from lab.site import Site, require_shapeable, site, with_helpers_of
 from lab.wire import Sends
 from topologies import Fabric, unknown
+from topologies.helpers import REDUCER
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
+from traffic.placement import hb_domains
 from traffic.split import with_channels, with_slices
 from traffic.transport import Endpoint
 
@@ -76,7 +79,7 @@ class Plan(Site):
         src, dst = self.schedule.src, self.schedule.dst
         inside = self.interfaces.inside(src, dst)
         chosen = ~inside if not inside.all() else inside
-        return np.concatenate([src[chosen], self.ranks + dst[chosen]]).astype(np.int64)
+        return np.concatenate([src[chosen], len(self.hosts) + dst[chosen]]).astype(np.int64)
 
     @cached_property
     def egress(self) -> NDArray[np.int64]:
@@ -92,7 +95,9 @@ class Plan(Site):
     def cut(self) -> Cut:
         """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
         if not self.is_pattern:
-            return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
+            members = interfaces(self.fabric, self.members)
+            in_network = traffic.HELPERS.get(self.algorithm) == REDUCER
+            return worst_cut(self.experiment.collective, members, self.b_acc_mbps, in_network=in_network)
         s = self.schedule
         busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
         busiest = int(busy_s.argmax())
@@ -216,14 +221,15 @@ def plan(experiment: Experiment) -> Plan:
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     chosen = site(experiment)
+    if chosen.ranks < 2:
+        raise LabError(f"{chosen.ranks} rank has nobody to send to: a collective needs 2 or more")
+    chosen, helpers = with_helpers_of(chosen)
     fabric, hosts = chosen.fabric, chosen.hosts
-    if len(hosts) < 2:
-        raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
-    whole = _schedule(experiment, fabric, hosts)
+    whole = _schedule(chosen, helpers)
     slices = _slices(experiment, whole)
     schedule = with_slices(whole, slices) if slices > 1 else whole
     verify(schedule)
-    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), slices)
+    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, chosen.members), slices)
     planned.sizes(experiment.scale or Scale())
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
@@ -231,16 +237,13 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
+def _schedule(chosen: Site, helpers: Helpers | None) -> Schedule:
     """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
-    at = interfaces(fabric, hosts)
-    layout = Layout(len(hosts), at.domains)
+    e, fabric, hosts, at = chosen.experiment, chosen.fabric, chosen.hosts, chosen.interfaces
+    layout = Layout(chosen.ranks, hb_domains(fabric, chosen.members))
+    if helpers:
+        layout = replace(layout, parents=helpers.parents, n_servers=len(helpers.at))
     schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
-    if schedule.n_ranks > len(hosts):
-        raise LabError(
-            f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
-            f"helpers have no host here: use another --algorithm"
-        )
     if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
         schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
     require_paths(e.collective, schedule, layout, fabric, hosts, at)

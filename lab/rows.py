@@ -147,7 +147,8 @@ class RunRecord:
     """Everything that goes into a results folder; rows are added as they come, so that an interrupted run keeps them.
 
     experiment, fabric (what `describe` gives, with 'graph'), scale, machine: plain data for the manifest.
-    hosts: rank -> host name; roofline: what it is made of, in words; notes: sentences for the reader, e.g. on collisions.
+    hosts: rank -> host name; helpers: the algorithm's, and roofline: what it is made of, in words; notes: sentences for the
+    reader, e.g. on collisions.
     """
 
     experiment: Mapping[str, Any]
@@ -155,6 +156,7 @@ class RunRecord:
     scale: Mapping[str, Any]
     machine: Mapping[str, Any]
     hosts: tuple[str, ...]
+    helpers: str = ""
     command: tuple[str, ...] = ()
     roofline: str = ""
     started: str = ""

@@ -18,6 +18,7 @@ from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
 from lab.forecast import Forecast
+from lab.helpers import told
 from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
@@ -175,7 +176,8 @@ def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRe
             "python": platform.python_version(),
             "open_vswitch": machine.open_vswitch_version(),
         },
-        hosts=site.hosts,
+        hosts=site.members,
+        helpers=told(site.fabric, site.helpers),
         command=tuple(sys.argv),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
     )

@@ -129,13 +129,6 @@ def test_the_load_of_256_ranks_is_quick() -> None:
             {"jitter": "5us", "delay": "4us"},
             "jitter 5us is more than the delay of some link, 4us: use a --delay that is as long or longer",
         ),
-        (
-            {"algorithm": "parameter-server"},
-            (
-                "all_reduce by parameter-server takes 1 more than its 16 ranks, and helpers have no host here: use another "
-                "--algorithm"
-            ),
-        ),
         ({"transport": "carrier-pigeon"}, "unknown transport 'carrier-pigeon': choose from "),
         ({"routing": "magic"}, "unknown policy 'magic': choose from "),
         ({"collective": "all_reduc"}, "unknown collective 'all_reduc': choose from "),
