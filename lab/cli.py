@@ -16,6 +16,7 @@ from controller import POLICIES
 from lab import machine, terminal
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
+from lab.rows import Output
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
@@ -38,7 +39,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
-    "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "algorithm": ((), "NAME[,...]|all", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),
     "slice_bytes": ((), "SIZE", "cut messages into slices of this at most, so that a step need not wait for a whole chunk"),
     "helpers_at": ((), "SWITCH,...", f"where the reducers or servers of {' or '.join(HELPERS)} are plugged in"),
@@ -255,9 +256,13 @@ def _experiment(arguments: Arguments) -> Experiment:
 
 
 def _run(arguments: Arguments) -> int:
-    from lab import launch
+    from lab import algorithms, launch
 
-    return launch.run(_experiment(arguments), out=arguments.out, as_json=arguments.json, publish=arguments.publish)
+    asked = _experiment(arguments)
+    if algorithms.are_several(asked):
+        return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
+    output: Output = "json" if arguments.json else "table"
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -286,9 +291,11 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab import forecast
+    from lab import algorithms, forecast
 
-    forecast.show(_experiment(arguments), as_json=arguments.json)
+    asked = _experiment(arguments)
+    show = algorithms.predict if algorithms.are_several(asked) else forecast.show
+    show(asked, as_json=arguments.json)
     return 0
 
 

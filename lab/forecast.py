@@ -84,13 +84,12 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
 
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
-    planned = plan(experiment)
-    scale = experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, experiment.time_limit_s)
-    expected = forecast_of(planned, scale)
-    rows = [_row(expected, size, scale) for size in planned.sizes(scale)]
     if as_json:
-        print(json.dumps(rows))
+        print(json.dumps(rows(experiment)))
         return
+    planned = plan(experiment)
+    scale = _typical_scale(planned)
+    expected = forecast_of(planned, scale)
     nic = format_rate(planned.nic_mbps)
     print(
         f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
@@ -100,13 +99,25 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         print(f"helpers: {told(planned.fabric, planned.helpers)}")
     print(f"roofline: {planned.cut}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
-    for row in rows:
+    for row in (_row(expected, size, scale) for size in planned.sizes(scale)):
         print(
             f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {row['predicted_s'] * 1e6:>15.1f} "
             f"{row['ratio']:>7.3f} {row['busbw_gbytes_s']:>13.2f}  {row['bottleneck']}"
         )
     if expected.unknown:
         print(f"no prediction: {expected.unknown}")
+
+
+def rows(experiment: Experiment) -> list[dict[str, Any]]:
+    """What `predict --json` prints."""
+    planned = plan(experiment)
+    scale = _typical_scale(planned)
+    expected = forecast_of(planned, scale)
+    return [_row(expected, size, scale) for size in planned.sizes(scale)]
+
+
+def _typical_scale(planned: Plan) -> Scale:
+    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
 
 
 def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, Any]:

@@ -18,6 +18,8 @@ DATAPATHS = {
     "system": "kernel datapath",
     "netdev": "userspace datapath (this kernel has no openvswitch module)",
 }
+# What a run shows on standard output.
+Output = Literal["table", "json", "nothing"]
 Level = Literal["ok", "degraded", "invalid"]
 
 

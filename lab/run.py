@@ -23,7 +23,7 @@ from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
-from lab.rows import DATAPATHS, RunRecord
+from lab.rows import DATAPATHS, Output, RunRecord
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from lab.site import Site
@@ -37,7 +37,7 @@ INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 CONGESTION_CONTROL = "cubic"
 
 
-def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
+def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
     plan = expected.plan
     record = new_record(plan, scale, plan.experiment.to_dict() | {"algorithm": plan.algorithm})
@@ -52,12 +52,12 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool,
     try:
         with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
-            if not as_json:
+            if output == "table":
                 terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):
                 row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
                 progress.done()
-                if not as_json:
+                if output == "table":
                     terminal.show(*nccl.row_lines(row))
                 results.write(folder, record)
             record.complete = True
@@ -77,7 +77,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool,
         folder = None
         failures.append(error)
     complain(*failures)
-    _conclude(record, folder, as_json, status)
+    _conclude(record, folder, output, status)
     return status
 
 
@@ -194,12 +194,12 @@ def complain(*failures: Exception) -> None:
         terminal.warn(f"run_topo.py: failed and cleaned up: {text}")
 
 
-def _conclude(record: RunRecord, folder: Path | None, as_json: bool, status: int) -> None:
+def _conclude(record: RunRecord, folder: Path | None, output: Output, status: int) -> None:
     """folder: where the results are; None where they could not be written."""
-    if as_json:
+    if output == "json":
         rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
         terminal.show(json.dumps(rows))
-    elif record.rows:
+    elif output == "table" and record.rows:
         terminal.show(*nccl.footer(record.rows, record.experiment["collective"]))
     if status in (INTERRUPTED, TERMINATED):
         terminal.warn(f"interrupted: {len(record.rows)} rows kept")
