@@ -129,5 +129,5 @@ def _in_sandbox(
         for door in doors:
             door(made)
 
-    about = sandbox.about(fabric=planned.experiment.topology, doing=f"{doing} {planned.experiment.collective}")
+    about = sandbox.about(fabric=planned.experiment.topology, doing=f"{doing} {planned.collective}")
     return sandbox.run(job, about=about, interactive=interactive, outside=outside)

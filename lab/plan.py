@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 import controller
 import traffic
 from lab.errors import LabError
-from lab.experiment import Experiment
+from lab.experiment import SETTINGS, Experiment
 from lab.interfaces import Interfaces, interfaces
 from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
-from lab.roofline import Cut, worst_cut
+from lab.roofline import Computing, Cut, busiest_interface, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
+from lab.workload import Workload, workload
 from topologies import Fabric, Topology, topology, unknown, user_code
 from topologies.conformance import check_fabric
 from topologies.impairments import Impairments
@@ -38,6 +39,10 @@ MAX_RANKS = 1024
 _BYTES_PER_SEND = 100
 # What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
 _BYTES_PER_CONNECTION = 2**18
+# Settings that say nothing without one.
+_OF_WORKLOADS = ("split", "training", "stragglers", "jobs", "device_flops", "efficiency")
+# Of a workload's bytes, in its smallest messages: those decide nothing, and their frames are not counted.
+_NEGLIGIBLE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan:
-    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together."""
+    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together; workload:
+    what the schedule is made of, where it is no collective's."""
 
     experiment: Experiment
     topology: Topology
@@ -60,6 +66,7 @@ class Plan:
     hosts: tuple[str, ...]
     schedule: Schedule
     b_acc_mbps: float
+    workload: Workload | None = None
 
     @property
     def ranks(self) -> int:
@@ -70,13 +77,20 @@ class Plan:
         return self.schedule.algorithm
 
     @property
+    def collective(self) -> str:
+        """What a row calls it: a collective, a pattern, or a workload's model."""
+        return self.workload.name if self.workload else self.experiment.collective
+
+    @property
     def is_pattern(self) -> bool:
-        return self.experiment.collective in traffic.PATTERNS
+        return self.collective in traffic.PATTERNS
 
     @cached_property
     def algo_factor(self) -> float:
         """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest interface's
-        direction over those of a sender: a NIC, if it uses any."""
+        direction over those of a sender: a NIC, if it uses any. A workload, which computes as well, has neither: nan."""
+        if self.workload:
+            return math.nan
         if self.is_pattern:
             return float(np.bincount(self._interfaces_of_flows).max() / self.experiment.flows_per_host)
         return bus_factor(self.experiment.collective, self.schedule.n_members)
@@ -132,28 +146,49 @@ class Plan:
         return switches_crossed(self.fabric, self.hosts, self.schedule, self.interfaces)
 
     @cached_property
-    def cut(self) -> Cut:
-        """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
-        if not self.is_pattern:
+    def cut(self) -> Cut | Computing:
+        """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest; of a
+        workload that, or what it takes on a network that takes no time."""
+        if not self.is_pattern and not self.workload:
             return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
         s = self.schedule
-        busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
-        busiest = int(busy_s.argmax())
-        mbps = float(self.interfaces.mbps[busiest])
-        ports = (*self.interfaces.scale_out, *self.interfaces.scale_up)
-        return Cut(float(busy_s[busiest] * mbps / 8e-6), mbps, f"at {getattr(ports[busiest], 'intf', '')}")
+        busiest = busiest_interface(self.interfaces, s.src, s.dst, self._shares)
+        if not self.workload:
+            return busiest
+        computing = Computing(self.workload.computing_s)
+        return computing if computing.computing_s > busiest.seconds(self._asked_bytes[0]) else busiest
 
     def sizes(self, scale: Scale) -> tuple[Size, ...]:
         """The rows of the sweep. Refuses a smallest size of which nothing is left."""
-        e = self.experiment
+        if self.workload:
+            return (self._step(scale),)
         rows = []
-        for size in sizes(e.min_bytes, e.max_bytes, e.step_factor):
+        for size in self._asked_bytes:
             elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
             if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
             count = math.ceil(emulated * self._buffer_ratio)
             rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
         return tuple(rows)
+
+    def _step(self, scale: Scale) -> Size:
+        """A workload's only row: its size is what the rank that sends most sends."""
+        s = self.schedule
+        count = scale.emulated_bytes(s.natural_count or 0)
+        emulated = int(s.sent_per_rank(count).max())
+        if not emulated:
+            raise LabError(
+                f"at size_scale {scale.size_scale:g} nothing is left to send: use a smaller --scale RATE:SIZE"
+            )
+        return Size(self._asked_bytes[0], emulated * ELEMENT_BYTES, count)
+
+    @cached_property
+    def _asked_bytes(self) -> tuple[int, ...]:
+        """The sweep's sizes as they were asked for; a workload's one as it follows from the model."""
+        e, s = self.experiment, self.schedule
+        if self.workload:
+            return (int(s.sent_per_rank(s.natural_count or 0).max()) * ELEMENT_BYTES,)
+        return tuple(sizes(e.min_bytes, e.max_bytes, e.step_factor))
 
     def _elements(self, size_bytes: int) -> int:
         """float32 elements of nccl-tests' size: a buffer, or in a pattern what one host's flows send, all equally much."""
@@ -164,7 +199,10 @@ class Plan:
 
     @cached_property
     def _buffer_ratio(self) -> Fraction:
-        """Elements of a buffer over those that nccl-tests' size counts: of a pattern, what one host's flows send."""
+        """Elements of a buffer over those that the size counts: of a pattern, what one host's flows send; of a workload, what
+        the rank that sends most sends."""
+        if self.workload:
+            return Fraction((self.schedule.natural_count or 0) * ELEMENT_BYTES, self._asked_bytes[0])
         if self.is_pattern:
             return Fraction(self.schedule.n_chunks, self.experiment.flows_per_host)
         return buffer_ratio(self.schedule)
@@ -221,31 +259,39 @@ class Plan:
         held = values * ELEMENT_BYTES + size.count * (ELEMENT_BYTES + 1)
         return held + len(s) * _BYTES_PER_SEND + len(pairs) * _BYTES_PER_CONNECTION
 
-    def smallest_unquantised(self, scale: Scale) -> str:
-        """The smallest size whose every message has enough frames, to write into a reason."""
-        return format_size(MIN_FRAMES_PER_STEP * self.mss * scale.size_scale / self._smallest_share)
+    def more_frames(self, scale: Scale) -> str:
+        """What gives every message enough frames, to write into a reason."""
+        if self.workload:
+            return "use a longer --time-limit, or fewer iterations, layers or microbatches"
+        least = format_size(MIN_FRAMES_PER_STEP * self.mss * scale.size_scale / self._smallest_share)
+        return f"use {least} or more, or a smaller size_scale"
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of nccl-tests' size, that the smallest message carries."""
-        return float(self._shares[self._shares > 0].min())
+        """Of nccl-tests' size, that the smallest message carries; in a workload, whose messages are of many sizes, the
+        smallest of those that matter."""
+        shares = np.sort(self._shares[self._shares > 0])
+        negligible = _NEGLIGIBLE_SHARE * shares.sum() if self.workload else 0.0
+        return float(shares[np.searchsorted(np.cumsum(shares), negligible)])
 
     @cached_property
     def load(self) -> Load:
         """What the collective asks of the switches while every interface that it uses runs at its rate, where it asks most:
         inside the servers frames come many times as fast as over the NICs."""
-        e = self.experiment
-        largest = e.max_bytes
+        e, largest = self.experiment, self._asked_bytes[-1]
         sent = self._shares * largest
         frame_hops = sent / self.mss * (1 + 1 / FRAMES_PER_ACK) * self.switches
         levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
+        # A workload's levels are no steps of time: what overlaps is in several.
         one_s = float(levels_s.sum())
-        swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
+        if self.workload:
+            one_s = max(self.workload.played_s(self.interfaces), self.cut.seconds(largest))
+        swept = sum(self._asked_bytes)
         iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
         return Load(
             frame_hops_per_s=float((hops / levels_s).max()),
             traffic_s=one_s * swept / largest * iterations,
-            step_bytes=e.min_bytes * self._smallest_share,
+            step_bytes=self._asked_bytes[0] * self._smallest_share,
             rate_mbps=self.nic_mbps,
             mss=self.mss,
             fastest_mbps=float(self.interfaces.mbps[np.unique(self.egress)].max()),
@@ -267,9 +313,10 @@ def plan(experiment: Experiment) -> Plan:
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
-    schedule = _schedule(experiment, fabric, hosts)
+    job = None if experiment.workload is None else _workload(experiment, fabric, hosts)
+    schedule = job.planned.schedule if job else _schedule(experiment, fabric, hosts)
     verify(schedule)
-    planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts))
+    planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), job)
     scale = experiment.scale or Scale()
     planned.sizes(scale)
     if experiment.scale is not None:
@@ -283,16 +330,48 @@ def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
     """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
     at = interfaces(fabric, hosts)
     layout = Layout(len(hosts), at.domains)
-    schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
+    schedule = _found(e.collective, e.algorithm, layout, fabric, hosts, at, _demand(e))
     if schedule.n_ranks > len(hosts):
         raise LabError(
             f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
             f"helpers have no host here: use another --algorithm"
         )
-    if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
-        schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
     require_paths(e.collective, schedule, layout, fabric, hosts, at)
     return schedule
+
+
+def _found(
+    collective: str,
+    algorithm: str | None,
+    layout: Layout,
+    fabric: Fabric,
+    hosts: Sequence[str],
+    at: Interfaces,
+    demand: Demand | None = None,
+) -> Schedule:
+    schedule = traffic.schedule(collective, algorithm, layout, demand)
+    if algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
+        return next(fitting(collective, layout, fabric, hosts, at), schedule)
+    return schedule
+
+
+def _workload(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Workload:
+    """Its collectives by the algorithm that was asked for, those that do not know it by their own, each told the HB domains
+    of its group."""
+    known = [name for name, algorithms in traffic.COLLECTIVES.items() if e.algorithm in algorithms]
+    if e.algorithm is not None and not known:
+        raise LabError(unknown("algorithm", e.algorithm, {a for c in traffic.COLLECTIVES.values() for a in c}))
+
+    def algorithm(collective: str, group: tuple[int, ...]) -> Schedule:
+        there = [hosts[rank] for rank in group]
+        at = interfaces(fabric, there)
+        named = e.algorithm if collective in known else None
+        return _found(collective, named, Layout(len(group), at.domains), fabric, there, at)
+
+    made = workload(e, len(hosts), algorithm)
+    at = interfaces(fabric, hosts)
+    require_paths(made.name, made.planned.schedule, Layout(len(hosts), at.domains), fabric, hosts, at)
+    return made
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
@@ -345,6 +424,7 @@ def _check_experiment(e: Experiment) -> None:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     _check_pattern(e)
+    _check_workload(e)
     if e.loss_percent == 100:
         raise LabError("loss 100% lets nothing through: use less")
 
@@ -366,6 +446,13 @@ def _check_pattern(e: Experiment) -> None:
         )
     if (e.group_size, e.group_shift) != (None, 1) and e.collective != "group_shift":
         raise LabError(f"--group-size and --group-shift are not for {e.collective}: use --collective group_shift")
+
+
+def _check_workload(e: Experiment) -> None:
+    for key in _OF_WORKLOADS:
+        setting = SETTINGS[key]
+        if e.workload is None and getattr(e, setting.field) != getattr(Experiment, setting.field):
+            raise LabError(f"{setting.option} is not for {e.collective}: use it with --workload MODEL")
 
 
 def _demand(e: Experiment) -> Demand:

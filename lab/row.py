@@ -19,12 +19,14 @@ from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult
 from lab.scale import Scale
 from lab.verdict import Evidence, Verdict, collision_notes, judge
 from lab.wire import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK
+from lab.workload import mean_report, step_columns
 from topologies.impairments import EgressCounts
 from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
 from traffic.transport import Transport
+from traffic.workloads.report import StepReport
 
 Buffers = Sequence[NDArray[np.float32]]
 
@@ -114,7 +116,7 @@ class RowMeasurement:
     # -- iterations -----------------------------------------------------------------------------------------------------
 
     def _say(self, size: Size, text: str) -> None:
-        self._progress.step(f"{self._e.collective} of {format_size(size.size_bytes)}: {text}")
+        self._progress.step(f"{self._plan.collective} of {format_size(size.size_bytes)}: {text}")
 
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
@@ -129,12 +131,14 @@ class RowMeasurement:
         self._busy.append((began, ended))
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
+        sends = ~self._plan.schedule.is_local
+        n_bytes, finished_s = self._hardware(size, result.finished)
         shares = kpis.sender_shares(
-            self._plan.egress, *self._hardware(size, result.finished), self._plan.interfaces.mbps
+            self._plan.egress[sends], n_bytes[sends], finished_s[sends], self._plan.interfaces.mbps
         )
         self._record.iterations.append(
             IterationRecord(
-                collective=self._e.collective,
+                collective=self._plan.collective,
                 algorithm=self._plan.algorithm,
                 size_bytes=size.size_bytes,
                 in_place=in_place,
@@ -233,7 +237,7 @@ class RowMeasurement:
             planned_bytes=planned,
             counted_bytes=counted,
             links={intf: self._direction(intf) for intf in planned},
-            smallest_unquantised=self._plan.smallest_unquantised(self._scale),
+            more_frames=self._plan.more_frames(self._scale),
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
 
@@ -254,13 +258,14 @@ class RowMeasurement:
         )
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
+        jobs = self._jobs()
         # The queues of the hosts' own interfaces.
         fabric = self._lab.fabric
         at_hosts = sum(losses.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,
-            collective=e.collective,
+            collective=plan.collective,
             algorithm=plan.algorithm,
             transport=self._transport.name,
             ranks=plan.ranks,
@@ -294,10 +299,26 @@ class RowMeasurement:
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window),
+            jobs=jobs,
+            **step_columns(jobs, plan.workload),
         )
 
+    def _jobs(self) -> tuple[StepReport, ...]:
+        """A workload's figures by job, in the hardware's time: means over the iterations."""
+        if not self._plan.workload:
+            return ()
+        dilation = self._scale.time_dilation
+        by_iteration = [
+            self._plan.workload.reports(*(np.rint(t / dilation).astype(np.int64) for t in (r.started, r.finished)))
+            for r in self._halves[False].results
+        ]
+        return tuple(mean_report(of_job) for of_job in zip(*by_iteration, strict=True))
+
     def _algbw(self, size: Size, time_s: float) -> float:
-        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided."""
+        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided. A workload
+        computes as well: it has none."""
+        if self._plan.workload:
+            return math.nan
         return kpis.algbw_gbytes_s(size.emulated_bytes * self._scale.size_scale, time_s)
 
     def _in_place(self, size: Size, half: _Half) -> InPlace:

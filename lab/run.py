@@ -1,7 +1,6 @@
 """One run, inside its sandbox. `run` reads as a table of contents; `lab.row` measures one row of it."""
 
 import json
-import math
 import os
 import platform
 import sys
@@ -21,7 +20,7 @@ from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
-from lab.rows import DATAPATHS, RunRecord
+from lab.rows import DATAPATHS, RunRecord, json_value
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from topologies import Fabric
@@ -38,10 +37,10 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool,
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
     plan = expected.plan
     record = _new_record(plan, scale)
-    if expected.unknown:
-        record.notes = [f"no prediction: {expected.unknown}"]
+    if expected.untimed:
+        record.notes = [f"no prediction: {expected.untimed}"]
     if folder is None:
-        name, collective = plan.fabric.name, plan.experiment.collective
+        name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
     status = FAILED
     failures: list[Exception] = []
@@ -156,8 +155,12 @@ def _watched(lab: Lab) -> Iterator[Monitor]:
 
 
 def _new_record(plan: Plan, scale: Scale) -> RunRecord:
+    said: dict[str, Any] = {"collective": plan.collective, "algorithm": plan.algorithm}
+    if plan.workload:
+        (size,) = plan.sizes(scale)
+        said |= {"min_bytes": size.size_bytes, "max_bytes": size.size_bytes}
     return RunRecord(
-        experiment=plan.experiment.to_dict() | {"algorithm": plan.algorithm, "topology": plan.experiment.topology},
+        experiment=plan.experiment.to_dict() | said,
         fabric=describe(plan.fabric),
         scale={**asdict(scale), "time_dilation": scale.time_dilation, "nic_mbps": plan.nic_mbps},
         machine={
@@ -174,11 +177,6 @@ def _new_record(plan: Plan, scale: Scale) -> RunRecord:
     )
 
 
-def _json_value(value: object) -> object:
-    """JSON has no NaN: a value that does not exist is null."""
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
 def _complain(*failures: Exception) -> None:
     """One line each; what failed twice for one reason is said once."""
     for text in dict.fromkeys(one_line(str(failure)) or type(failure).__name__ for failure in failures):
@@ -188,7 +186,7 @@ def _complain(*failures: Exception) -> None:
 def _conclude(record: RunRecord, folder: Path | None, as_json: bool, status: int) -> None:
     """folder: where the results are; None where they could not be written."""
     if as_json:
-        rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
+        rows = [{name: json_value(value) for name, value in row.columns().items()} for row in record.rows]
         terminal.show(json.dumps(rows))
     elif record.rows:
         terminal.show(*nccl.footer(record.rows, record.experiment["collective"]))
