@@ -22,7 +22,7 @@ from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.fluid import Prediction
 from lab.plan import Plan, Size, endpoints, plan
-from lab.predictor import MAX_FLUID_SENDS, predict
+from lab.predictor import MAX_STEP_SENDS, predict
 from lab.rows import json_value
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
 from lab.workload import step_columns, step_lines
@@ -53,10 +53,10 @@ class Forecast:
     @property
     def untimed(self) -> str:
         """Why there is no predicted time; '' where there is one."""
-        if self.unknown or not self.plan.workload or len(self.plan.schedule) <= MAX_FLUID_SENDS:
+        if self.unknown or not self.plan.workload or len(self.plan.schedule) <= MAX_STEP_SENDS:
             return self.unknown
         return (
-            f"{len(self.plan.schedule)} operations are more than the {MAX_FLUID_SENDS} that the model follows where ranks "
+            f"{len(self.plan.schedule)} operations are more than the {MAX_STEP_SENDS} that the model follows where ranks "
             "compute between their messages: fewer microbatches, layers or ranks have one"
         )
 

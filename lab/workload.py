@@ -124,7 +124,7 @@ def _in_words(r: StepReport) -> str:
     )
     return (
         f"iteration {iteration}: computing {calc}, communication {all_} of which exposed {exposed}, idle {idle} "
-        f"(bubble {r.bubble:.1%}); parallel efficiency {r.parallel_efficiency:.3f}"
+        f"(bubble {max(r.bubble, 0.0):.1%}); parallel efficiency {r.parallel_efficiency:.3f}"
     )
 
 

@@ -80,7 +80,9 @@ def format_rate(rate_mbps: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """0.041 -> '41ms'."""
+    """0.041 -> '41ms'; below half a nanosecond nothing."""
+    if abs(seconds) < 5e-10:
+        return "0s"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.4g}{unit}"

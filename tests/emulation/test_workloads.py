@@ -30,7 +30,7 @@ def test_megatron_3d_keeps_each_axis_to_its_network(tmp_path: Path) -> None:
     assert (row["collective"], row["algorithm"], row["wrong"]) == (MODEL, "tp=4,dp=2,pp=2", "0")
     assert "where the schedule sends" not in row["reason"]
     samples = pd.read_parquet(tmp_path / "out" / "links.parquet").groupby("link")["bytes_sent"]
-    sent = (samples.max() - samples.min()).to_dict()
+    sent = {str(link): int(n) for link, n in (samples.max() - samples.min()).items()}
 
     assert sum(n for link, n in sent.items() if "spine" in link) == 0
     model = parse_model(MODEL)

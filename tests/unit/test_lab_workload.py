@@ -2,12 +2,15 @@
 
 import json
 import math
+import re
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lab import cli, predictor
+from lab import cli
 from lab.experiment import load
 from lab.forecast import Forecast, forecast_of
 from lab.nccl import footer, row_line, row_lines
@@ -141,8 +144,8 @@ def test_an_algorithm_is_for_the_collectives_that_know_it() -> None:
 def test_too_many_operations_have_bytes_but_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     p, scale = planned(split=SPLIT_3D), Scale(40_000, 500)
     known = carried(p, scale)
-    for module in (predictor, __import__("lab.forecast", fromlist=["forecast"])):
-        monkeypatch.setattr(module, "MAX_FLUID_SENDS", 100)
+    for module in ("lab.predictor", "lab.forecast"):
+        monkeypatch.setattr(f"{module}.MAX_STEP_SENDS", 100)
     forecast = expected(p, scale)
     found = forecast.prediction(p.sizes(scale)[0], scale)
     assert found is not None and math.isnan(found.seconds) and forecast.jobs(found, scale) == ()
@@ -202,9 +205,40 @@ def test_refusals(overrides: dict[str, Any], text: str) -> None:
 
 
 def test_reports_follow_the_operations_times() -> None:
-    """Every operation at one moment: what a rank does in between is nothing, and the step's figures are refused or zero."""
+    """Everything begins at once and takes 1 s: every rank computes all the time, and nothing that it sends is exposed."""
     made = planned(split=SPLIT_3D).workload
     assert made is not None
     n = len(made.planned.schedule)
     (report,) = made.reports(np.zeros(n, np.int64), np.full(n, 10**9))
-    assert (report.iteration_s, report.calc_s, report.idle_s) == pytest.approx((1.0, 1.0, 0.0))
+    assert (report.iteration_s, report.calc_s, report.exposed_s, report.idle_s) == pytest.approx((1.0, 1.0, 0.0, 0.0))
+
+
+def hb_domain_step_s(g: int) -> dict[str, float]:
+    """The command of docs/workloads.md."""
+    p = planned(
+        topology=f"rail-optimised:servers={64 // g},gpus_per_server={g},spines=8", workload="llama2-7b:layers=2",
+        split="tp=8,dp=8", algorithm="hierarchical",
+    )  # fmt: skip
+    scale = Scale(10_000, 10)
+    forecast = expected(p, scale)
+    (report,) = forecast.jobs(forecast.prediction(p.sizes(scale)[0], scale), scale)
+    return vars(report)
+
+
+def test_the_documented_gain_of_hb_domains() -> None:
+    """Rows 8 and 16 of the table. From one data parallel rank in a domain to two, (1.75 - 0.75) S less over 400 Gbit/s, and S
+    more over 3.6 Tbit/s."""
+    table = (Path(__file__).resolve().parents[2] / "docs" / "workloads.md").read_text()
+    found_rows = re.finditer(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \|", table, re.MULTILINE)
+    rows = {int(m[1]): (float(m[2]), float(m[3])) for m in found_rows}
+    assert list(rows) == [8, 16, 32, 64]
+    found = {g: hb_domain_step_s(g) for g in (8, 16)}
+    for g, report in found.items():
+        assert (report["iteration_s"] * 1e3, report["exposed_s"] * 1e3) == pytest.approx(rows[g], rel=2e-3)
+    model = parse_model("llama2-7b:layers=2")
+    per_rank = (2 * (model.attention_weights + model.mlp_weights) + 2 * model.vocabulary * model.hidden) / 8
+    gradients = 4 * (per_rank + 5 * model.hidden)
+    saved_s = gradients * (9014 + 66 / 2) / 8948 * (8 / 400e9 - 8 / 3600e9)
+    assert found[8]["iteration_s"] - found[16]["iteration_s"] == pytest.approx(saved_s, rel=0.02)
+    gains = [a[0] - b[0] for a, b in pairwise(rows.values())]
+    assert gains == sorted(gains, reverse=True)
