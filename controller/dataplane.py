@@ -7,7 +7,7 @@ hash cannot be predicted: `path` says so, `paths` gives all that may happen.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from controller.actions import LABEL_BITS, Bundle, GotoTable, Multipath, SetField, ShiftLabel
+from controller.actions import LABEL_BITS, Bundle, GotoTable, Output, SetField, ShiftLabel
 from controller.flow import Flow, Packet
 from controller.match import mac_int, mac_text
 from controller.ovs_hash import choose, modulo_n
@@ -101,6 +101,8 @@ class DataPlane:
     def _live(self, flow: Flow, switch: str, rules: SwitchRules, rule: FlowRule) -> list[int]:
         """The ports that the rule may send the packet to, given what is down: one, or a group's live buckets."""
         forward, ports = rule.end, self._ports_of(switch)
+        if isinstance(forward, Output) and forward.port in ports and ports[forward.port][2]:
+            return [forward.port]
         candidates = forward.ports if isinstance(forward, Bundle) else rules.ports_of(forward)
         alive = [number in ports and ports[number][2] for number in candidates]
         if isinstance(forward, Bundle):
@@ -147,12 +149,12 @@ def _through_tables(switch: str, rules: SwitchRules, packet: Packet) -> tuple[Fl
 
 
 def _written(rule: FlowRule, packet: Packet) -> Packet:
-    for action in rule.actions:
-        if isinstance(action, SetField) and action.field == "eth_dst":
+    for action in rule.rewrites:
+        if isinstance(action, SetField):
             packet = Packet(packet.flow, packet.in_port, action.value, packet.registers)
         elif isinstance(action, ShiftLabel):
             packet = Packet(packet.flow, packet.in_port, _shifted(packet.eth_dst, action.n_bits), packet.registers)
-        elif isinstance(action, Multipath):
+        else:
             registers = list(packet.registers)
             registers[action.register] = modulo_n(packet.flow, action.basis, action.n)
             packet = Packet(packet.flow, packet.in_port, packet.eth_dst, tuple(registers))

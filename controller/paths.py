@@ -61,6 +61,7 @@ class _Search:
         self._hops = hops
         self._target = target
         self._turn = turn
+        self._turned: dict[str, list[tuple[int, str]]] = {}
 
     def way(self, start: str, closed: Collection[str], used: Collection[int]) -> Path:
         """A shortest path that avoids the closed switches, and the used ports of its first; () if there is none."""
@@ -83,6 +84,8 @@ class _Search:
         return ()
 
     def _edges(self, switch: str) -> list[tuple[int, str]]:
-        edges = self._graph[switch]
-        first = self._turn % len(edges)
-        return edges[first:] + edges[:first]
+        if switch not in self._turned:
+            edges = self._graph[switch]
+            first = self._turn % len(edges)
+            self._turned[switch] = edges[first:] + edges[:first]
+        return self._turned[switch]

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from controller.actions import Action, Bundle, End, GotoTable, Output
+from controller.actions import Action, Bundle, End, GotoTable, Multipath, Output, SetField, ShiftLabel
 from controller.flow import Packet
 from controller.match import Match, RuleError, ipv4_int, value_and_mask
 
 FlowKey = tuple[int, int, Match]
+Rewrite = SetField | ShiftLabel | Multipath
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,15 @@ class FlowRule:
         last = self.actions[-1]
         assert isinstance(last, End)  # __post_init__ saw to it
         return last
+
+    @cached_property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """The actions after which later tables, or the next switch, may see another packet."""
+        return tuple(
+            a
+            for a in self.actions
+            if isinstance(a, (ShiftLabel, Multipath)) or (isinstance(a, SetField) and a.field == "eth_dst")
+        )
 
     @cached_property
     def order(self) -> tuple[int, int, int, str]:

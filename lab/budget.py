@@ -18,7 +18,7 @@ from lab import kept
 from lab.bringup import lab_up
 from lab.progress import Progress
 from lab.scale import Budget
-from topologies import Fabric, netlink, syscalls
+from topologies import Fabric, netlink_readings, syscalls
 from topologies.addressing import host_ip, leaf_prefixes
 from topologies.builder import FabricBuilder
 
@@ -107,7 +107,7 @@ def _forwarded_per_s(fabric: Fabric, netns: str, chain: int, mtu: int) -> float:
 
 
 def _sent(ports: Sequence[str]) -> int:
-    counters = netlink.link_counters()
+    counters = netlink_readings.link_counters()
     return sum(counters[p].tx_packets for p in ports)
 
 

@@ -8,7 +8,7 @@ import argparse
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +16,7 @@ from typing import NoReturn
 from controller import POLICIES
 from lab import machine, terminal
 from lab.errors import LabError
-from lab.experiment import ADDRESSING, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu
+from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
 from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
@@ -120,7 +120,14 @@ def _obey(argv: Sequence[str]) -> int:
             allow_abbrev=False,
         )
         add_options(parser)
-        return command(parser.parse_args(rest))
+        program: Sequence[str] = ()
+        if name == "exec" and "--" in rest:
+            at = list(rest).index("--")
+            rest, program = rest[:at], rest[at + 1 :]
+        arguments = parser.parse_args(rest)
+        if program:
+            arguments.program = program
+        return command(arguments)
     finally:
         # Here, where it may still fail.
         sys.stdout.flush()
@@ -136,13 +143,19 @@ def _overview() -> str:
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
-def _experiment_options(parser: argparse.ArgumentParser) -> None:
+def _override_options(parser: argparse.ArgumentParser, keys: Iterable[str]) -> "argparse._ArgumentGroup":
     parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT.toml", help="default: experiments/default.toml")
     group = parser.add_argument_group("overrides of the experiment")
-    for key, (spellings, placeholder, about) in _OPTIONS.items():
+    for key in keys:
+        spellings, placeholder, about = _OPTIONS[key]
         group.add_argument(
             SETTINGS[key].option, *spellings, dest=key, metavar=placeholder, help=about.replace("%", "%%")
         )
+    return group
+
+
+def _experiment_options(parser: argparse.ArgumentParser) -> None:
+    group = _override_options(parser, _OPTIONS)
     group.add_argument(
         "--in-place", dest="in_place", action="store_true", default=None, help="measure in place as well"
     )
@@ -182,6 +195,30 @@ def _cli_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
 
 
+def _exec_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} [EXPERIMENT.toml] [options] -- PROGRAM [ARGUMENT ...]"
+    parser.epilog = _EXEC_HELP
+    _override_options(parser, NOT_OF_THE_TRAFFIC)
+    parser.add_argument(
+        "--mpi", action="store_true", help="PROGRAM is mpirun or mpiexec: it runs once and starts the ranks"
+    )
+    parser.add_argument("--timeout", metavar="TIME", help="end all ranks after this long, with status 124")
+    parser.add_argument(
+        "--out", metavar="DIR", help="results folder (default: results/<date>-<topology>-exec-<program>)"
+    )
+    parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+    # Taken off the command line before it is parsed: what stands behind `--` is not ours to read.
+    parser.set_defaults(program=())
+
+
+_EXEC_HELP = """\
+Each rank is a process of PROGRAM in the network namespace of its host, in your current directory and as root, without standard
+input. It finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, GLOO_SOCKET_IFNAME and
+NCCL_SOCKET_IFNAME in its environment, and every host by name. Its lines are shown behind its rank. Its bytes are its own: only
+rates are scaled. The exit status is the worst of the ranks'; 1 also when the fabric was not as asked (verdict invalid).
+"""
+
+
 def _predict_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -218,7 +255,7 @@ def _experiment(arguments: Arguments) -> Experiment:
     file = arguments.experiment
     if file and not Path(file).exists() and file.isidentifier():
         raise LabError(f"{unknown('command', file, COMMANDS)}; an experiment file ends in .toml")
-    return load(arguments.experiment, {key: getattr(arguments, key) for key in (*_OPTIONS, "in_place")})
+    return load(arguments.experiment, {key: getattr(arguments, key, None) for key in (*_OPTIONS, "in_place")})
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -234,6 +271,17 @@ def _cli(arguments: Arguments) -> int:
     from lab import launch
 
     return launch.cli(_experiment(arguments), publish=arguments.publish)
+
+
+def _exec(arguments: Arguments) -> int:
+    from lab import launch
+    from lab.job import Job
+
+    if not arguments.program:
+        raise LabError("no program to run: write it behind --, as in `exec --topology spine-leaf -- python3 train.py`")
+    timeout_s = None if arguments.timeout is None else seconds("--timeout", arguments.timeout)
+    job = Job(tuple(arguments.program), arguments.mpi, timeout_s)
+    return launch.execute(_experiment(arguments), job, out=arguments.out, publish=arguments.publish)
 
 
 def _describe(arguments: Arguments) -> int:
@@ -302,6 +350,7 @@ COMMANDS: dict[str, Command] = {
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
+    "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
     "doctor": (_doctor, _doctor_options, "what this machine can do, what is missing and how to get it"),
     "ps": (_ps, _no_options, "list running labs; needs root"),
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),

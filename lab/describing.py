@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.experiment import SETTINGS, Experiment
-from lab.plan import fabric_of
+from lab.site import fabric_of
 from topologies import drawing, graphml, infragraph
 from topologies.comparison import Terms, compare, compare_text
 from topologies.describe import describe, describe_text

@@ -164,7 +164,7 @@ def _size(where: str, value: object) -> int:
     return n_bytes
 
 
-def _seconds(where: str, value: object) -> float:
+def seconds(where: str, value: object) -> float:
     seconds = _quantity(parse_duration_us)(where, value) / 1e6
     if seconds < 1:
         raise LabError(f"{where} = {value!r} is too short for any run: use 1s or more")
@@ -279,9 +279,13 @@ SETTINGS: dict[str, Setting] = {
         _setting("workload", "efficiency", _share),
         _setting("run", "scale", _scale),
         _setting("run", "seed", _between(0, _MAX_INT64)),
-        _setting("run", "time_limit", _seconds, "time_limit_s"),
+        _setting("run", "time_limit", seconds, "time_limit_s"),
     )
 }
+# Those that say nothing of what is sent, how often and how much: all that a program of the user's own leaves to say.
+NOT_OF_THE_TRAFFIC = (
+    *(s.key for s in SETTINGS.values() if s.table in ("fabric", "routing")), "placement", "ranks", "scale", "seed",
+)  # fmt: skip
 TABLES = tuple(dict.fromkeys(s.table for s in SETTINGS.values()))
 assert {s.field for s in SETTINGS.values()} == {f.name for f in fields(Experiment)}
 

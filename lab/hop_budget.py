@@ -10,9 +10,9 @@ from contextlib import closing
 
 from lab import kept
 from lab.progress import Progress
-from topologies import namespaces, netlink, wires
+from topologies import namespaces, netlink, netlink_requests, wires
 from topologies.hop_process import HopProcess
-from topologies.netlink import End
+from topologies.netlink_requests import End
 
 _FILE = kept.FOLDER / "hop.json"
 _SECONDS = 0.5
@@ -48,7 +48,7 @@ def _measure(mtu: int) -> float:
     with open(namespaces.path(wires.NAMESPACE)) as netns:
         near = [End(name, None, mtu) for name in ("source", "sink")]
         far = [End(name, None, mtu, netns.fileno()) for name in ("wire0a", "wire0b")]
-        netlink.apply([netlink.veth(*ends) for ends in zip(near, far, strict=True)])
+        netlink.apply([netlink_requests.veth(*ends) for ends in zip(near, far, strict=True)])
     namespaces.each([(wires.NAMESPACE, ["wire0a", "wire0b"])], _open)
     _open(["source", "sink"])
     cable = ("wire0a", "wire0b", wires.HOP_LEAST_DELAY_US, 0.0)
@@ -61,7 +61,7 @@ def _measure(mtu: int) -> float:
 
 def _open(intfs: list[str]) -> None:
     index = netlink.indexes()
-    netlink.apply([netlink.set_link(index[intf], intf, up=True) for intf in intfs])
+    netlink.apply([netlink_requests.set_link(index[intf], intf, up=True) for intf in intfs])
 
 
 def _send(mtu: int) -> None:

@@ -1,5 +1,7 @@
 """From an experiment to a sandbox: everything that is checked, measured or opened before the first namespace is made."""
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +12,12 @@ from lab import machine, relay, sandbox
 from lab.errors import LabError
 from lab.experiment import Experiment, controller_address
 from lab.forecast import forecast_of
-from lab.plan import Plan, plan
+from lab.job import Job
+from lab.plan import plan
 from lab.progress import Progress
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
+from lab.site import Site, require_shapeable, site
 from topologies.units import format_size
 
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
@@ -33,7 +37,7 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     from lab import run as the_run
 
     job = partial(the_run.run, expected, scale, folder=folder, as_json=as_json, progress=progress)
-    return _in_sandbox(job, planned, "run", doors)
+    return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 
 def cli(experiment: Experiment, *, publish: int | None) -> int:
@@ -43,10 +47,44 @@ def cli(experiment: Experiment, *, publish: int | None) -> int:
     scale = _scale(planned, Progress())
     from lab import run as the_run
 
-    return _in_sandbox(partial(the_run.prompt, planned, scale), planned, "cli", doors, interactive=True)
+    return _in_sandbox(
+        partial(the_run.prompt, planned, scale), planned, f"cli {planned.collective}", doors, interactive=True
+    )
 
 
-def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]]:
+def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int | None) -> int:
+    """`run_topo.py exec`."""
+    _require_program(job.command[0])
+    chosen = site(experiment)
+    if experiment.scale is not None and experiment.scale.size_scale != 1:
+        raise LabError(
+            f"--scale {experiment.scale} divides sizes, but a program's bytes are its own: "
+            f"use --scale {experiment.scale.rate_scale:g}:1 for the rates alone"
+        )
+    require_shapeable(chosen)
+    folder = _results_folder(out)
+    doors = _ready(chosen, publish)
+    _require_writable(folder or Path("results").resolve())
+    progress = Progress()
+    scale = _scale(chosen, progress)
+    from lab import execute as the_execution
+
+    run_it = partial(the_execution.execute, chosen, scale, job, folder=folder, progress=progress)
+    return _in_sandbox(run_it, chosen, f"exec {job.name}", doors)
+
+
+def _require_program(name: str) -> None:
+    if shutil.which(name):
+        return
+    if not Path(name).exists():
+        where = "" if "/" in name else f" on PATH ({os.environ.get('PATH', '')})"
+        raise LabError(
+            f"program {name!r} is not found{where}: install it, or write its path, such as ./{Path(name).name}"
+        )
+    raise LabError(f"program {name!r} is not executable: chmod +x it, or name its interpreter: -- python3 {name}")
+
+
+def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]]:
     """Refuse what this machine cannot do; return the doors to open once the sandbox stands."""
     experiment, fabric = planned.experiment, planned.fabric
     machine.require_root()
@@ -64,7 +102,7 @@ def _ready(planned: Plan, publish: int | None) -> list[Callable[[Sandbox], None]
     return doors
 
 
-def _scale(planned: Plan, progress: Progress) -> Scale:
+def _scale(planned: Site, progress: Progress) -> Scale:
     """The scale; what the machine carries is measured if it is not known. Refuses delays that cannot be made at it."""
     from lab import hop_budget
     from topologies import wires
@@ -79,7 +117,7 @@ def _scale(planned: Plan, progress: Progress) -> Scale:
     return scale
 
 
-def _fitting_scale(planned: Plan, by_hop: bool, progress: Progress) -> Scale:
+def _fitting_scale(planned: Site, by_hop: bool, progress: Progress) -> Scale:
     from lab import budget, hop_budget
 
     experiment = planned.experiment
@@ -119,7 +157,7 @@ def _require_writable(folder: Path) -> None:
 
 def _in_sandbox(
     job: Callable[[], int],
-    planned: Plan,
+    planned: Site,
     doing: str,
     doors: list[Callable[[Sandbox], None]],
     *,
@@ -129,5 +167,5 @@ def _in_sandbox(
         for door in doors:
             door(made)
 
-    about = sandbox.about(fabric=planned.experiment.topology, doing=f"{doing} {planned.collective}")
+    about = sandbox.about(fabric=planned.experiment.topology, doing=doing)
     return sandbox.run(job, about=about, interactive=interactive, outside=outside)

@@ -1,4 +1,4 @@
-"""From an experiment to a plan: everything that can be computed or refused without root, before anything is made."""
+"""From an experiment to a plan: what the ranks send, computed or refused without root, before anything is made."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-import controller
 import traffic
 from lab.errors import LabError
 from lab.experiment import SETTINGS, Experiment
@@ -17,29 +16,23 @@ from lab.interfaces import Interfaces, interfaces
 from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
 from lab.roofline import Computing, Cut, busiest_interface, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
-from lab.wire import FRAMES_PER_ACK, Sends, mss_bytes
+from lab.site import Site, require_shapeable, site
+from lab.wire import FRAMES_PER_ACK, Sends
 from lab.workload import Workload, workload
-from topologies import Fabric, Topology, topology, unknown, user_code
-from topologies.conformance import check_fabric
-from topologies.impairments import Impairments
-from topologies.rails import HB_RATE
-from topologies.topology import build
+from topologies import Fabric, unknown
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
-from traffic.placement import place
 from traffic.transport import Endpoint
 
-# Schedules grow with the ranks squared: a ring of these has two million sends.
-MAX_RANKS = 1024
 # Of the replay engine, for one send.
 _BYTES_PER_SEND = 100
 # What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
 _BYTES_PER_CONNECTION = 2**18
-# Settings that say nothing without one.
+# Settings that say nothing without a workload.
 _OF_WORKLOADS = ("split", "training", "stragglers", "jobs", "device_flops", "efficiency")
 # Of a workload's bytes, in its smallest messages: those decide nothing, and their frames are not counted.
 _NEGLIGIBLE_SHARE = 0.01
@@ -56,21 +49,13 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """fabric: in hardware units; hosts: rank -> host name; b_acc_mbps: an accelerator's scale-out NIC rates together; workload:
-    what the schedule is made of, where it is no collective's."""
+class Plan(Site):
+    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together; workload: what the schedule is made of,
+    where it is no collective's."""
 
-    experiment: Experiment
-    topology: Topology
-    fabric: Fabric
-    hosts: tuple[str, ...]
     schedule: Schedule
     b_acc_mbps: float
     workload: Workload | None = None
-
-    @property
-    def ranks(self) -> int:
-        return len(self.hosts)
 
     @property
     def algorithm(self) -> str:
@@ -102,38 +87,6 @@ class Plan:
         inside = self.interfaces.inside(src, dst)
         chosen = ~inside if not inside.all() else inside
         return np.concatenate([src[chosen], self.ranks + dst[chosen]]).astype(np.int64)
-
-    @property
-    def mss(self) -> int:
-        return mss_bytes(self.experiment.mtu)
-
-    def impairments(self, scale: Scale) -> Impairments:
-        """What the machine's links do to frames, every time multiplied as the scale says."""
-        e = self.experiment
-        return Impairments(
-            loss=e.loss_percent / 100,
-            jitter_us=e.jitter_us * scale.time_dilation,
-            ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
-            seed=e.seed,
-        )
-
-    @property
-    def has_delays(self) -> bool:
-        """Some link has a delay, asked for or the topology's own."""
-        return any(link.delay_us > 0 for link in self.fabric.links)
-
-    @property
-    def nic_mbps(self) -> float:
-        """The fastest NIC of a rank."""
-        return float(self.nic_mbps_by_rank.max())
-
-    @property
-    def nic_mbps_by_rank(self) -> NDArray[np.float64]:
-        return self.interfaces.mbps[: self.ranks]
-
-    @cached_property
-    def interfaces(self) -> Interfaces:
-        return interfaces(self.fabric, self.hosts)
 
     @cached_property
     def egress(self) -> NDArray[np.int64]:
@@ -301,26 +254,18 @@ class Plan:
 def plan(experiment: Experiment) -> Plan:
     """Refuses, as topologies.Refused, whatever cannot be run as asked."""
     _check_experiment(experiment)
-    made = _topology(experiment)
-    fabric = _fabric(experiment, made)
-    _check_jitter(experiment, fabric)
-    _ask_policy(experiment, fabric)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
-    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
-    if ranks < 2:
-        raise LabError(f"{ranks} rank has nobody to send to: a collective needs 2 or more")
-    if ranks > MAX_RANKS:
-        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
-    hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
+    chosen = site(experiment)
+    fabric, hosts = chosen.fabric, chosen.hosts
+    if len(hosts) < 2:
+        raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
     job = None if experiment.workload is None else _workload(experiment, fabric, hosts)
     schedule = job.planned.schedule if job else _schedule(experiment, fabric, hosts)
     verify(schedule)
-    planned = Plan(experiment, made, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), job)
-    scale = experiment.scale or Scale()
-    planned.sizes(scale)
-    if experiment.scale is not None:
-        scale.fabric(fabric)
+    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), job)
+    planned.sizes(experiment.scale or Scale())
+    require_shapeable(planned)
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
@@ -385,56 +330,12 @@ def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None =
     return found
 
 
-def fabric_of(experiment: Experiment) -> Fabric:
-    """The experiment's fabric, in hardware units."""
-    return _fabric(experiment, _topology(experiment))
-
-
-def _topology(experiment: Experiment) -> Topology:
-    return topology(experiment.topology)
-
-
-def _fabric(experiment: Experiment, made: Topology) -> Fabric:
-    fabric = build(made)
-    if user_code.is_file(experiment.topology):
-        _require_usable(experiment.topology, fabric)
-    # An HB rate that somebody wrote is meant; the topology's own stands for its ratio to the NICs' rate.
-    keep = f"{HB_RATE}=" in experiment.topology
-    return fabric.with_links(
-        rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0, keep_scale_up=keep
-    )
-
-
-def _require_usable(spec: str, fabric: Fabric) -> None:
-    """A user's own may be anything; ours are tested."""
-    what = f"topology {spec!r}"
-    if found := user_code.call(what, lambda: check_fabric(fabric)):
-        raise LabError(f"{what}: {found[0]}; `run_topo.py check` tests all of it")
-
-
-def _ask_policy(experiment: Experiment, fabric: Fabric) -> None:
-    """A user's own is asked for its rules at once; ours are when paths are computed."""
-    chosen = controller.policy(experiment.routing)
-    if user_code.is_file(experiment.routing):
-        controller.rules_of(chosen, fabric)
-
-
 def _check_experiment(e: Experiment) -> None:
     if e.max_bytes < e.min_bytes:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     _check_pattern(e)
     _check_workload(e)
-    if e.loss_percent == 100:
-        raise LabError("loss 100% lets nothing through: use less")
-
-
-def _check_jitter(e: Experiment, fabric: Fabric) -> None:
-    least = min((link.delay_us for link in fabric.links if link.kind != "scale-up"), default=0.0)
-    if e.jitter_us > least:
-        raise LabError(
-            f"jitter {e.jitter_us:g}us is more than the delay of some link, {least:g}us: use a --delay that is as long or longer"
-        )
 
 
 def _check_pattern(e: Experiment) -> None:

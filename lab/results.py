@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -21,7 +21,16 @@ import pyarrow.parquet as pq
 
 from lab import nccl, report
 from lab.errors import LabError
-from lab.rows import ITERATION_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, IterationRecord, LinkSamples, RowResult, RunRecord
+from lab.rows import (
+    ITERATION_COLUMNS,
+    LINK_COLUMNS,
+    ROW_COLUMNS,
+    IterationRecord,
+    LinkSamples,
+    LinkTotal,
+    RowResult,
+    RunRecord,
+)
 
 _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
@@ -31,6 +40,7 @@ _LINK_SCHEMA = pa.schema(
         ("bytes_sent", pa.int64()),
     ]
 )
+_LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
 assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
 
 
@@ -68,6 +78,17 @@ def write(folder: Path, record: RunRecord) -> None:
         raise _unwritable(folder, error) from None
 
 
+def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:
+    """The files of a run whose traffic was a program's own. Makes the folder where it is missing. Raises LabError."""
+    try:
+        _make_parents(folder)
+        _write(folder / "manifest.json", _json(manifest(record) | {"program": program}))
+        _write(folder / "links.csv", links_text(record.link_totals))
+        _write_parquet(folder / "links.parquet", link_table(record.links))
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
 def _unwritable(folder: Path, error: OSError) -> LabError:
     # Arrow words its errors at length; the number in them is the kernel's.
     reason = os.strerror(error.errno) if error.errno else error
@@ -98,6 +119,15 @@ def csv_text(rows: Iterable[RowResult]) -> str:
     writer.writerow(ROW_COLUMNS)
     for row in rows:
         writer.writerow("" if isinstance(v, float) and math.isnan(v) else v for v in row.columns().values())
+    return text.getvalue()
+
+
+def links_text(totals: Iterable[LinkTotal]) -> str:
+    """Header, and a line for each direction of each link."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_LINKS_COLUMNS)
+    writer.writerows([getattr(total, name) for name in _LINKS_COLUMNS] for total in totals)
     return text.getvalue()
 
 

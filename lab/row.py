@@ -1,4 +1,4 @@
-"""One row of the table: warm-up, timed iterations, what the machine did meanwhile, and whether the number may be believed."""
+"""One row of the table: warm-up, timed iterations, and whether the number may be believed."""
 
 import math
 import time
@@ -13,15 +13,14 @@ from lab.bringup import Lab
 from lab.fluid import Prediction
 from lab.forecast import Forecast
 from lab.monitor import Monitor, Window
+from lab.observed import Losses, direction, frame_s, link_samples, link_totals, observed, switch_queue_frames
 from lab.plan import Size
 from lab.progress import Progress
-from lab.rows import InPlace, IterationRecord, LinkSamples, LinkTotal, RowResult, RunRecord
+from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
 from lab.scale import Scale
-from lab.verdict import Evidence, Verdict, collision_notes, judge
+from lab.verdict import Verdict, collision_notes, judge
 from lab.wire import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK
 from lab.workload import mean_report, step_columns
-from topologies.impairments import EgressCounts
-from topologies.ovs_sockets import datapath_drops
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
@@ -41,35 +40,6 @@ class _Half:
     @property
     def seconds(self) -> list[float]:
         return [r.duration_ns / 1e9 for r in self.results]
-
-
-@dataclass(frozen=True)
-class _Losses:
-    """Cumulative: frames dropped by each link's queue and by the kernel behind it, what each link was asked to do to frames,
-    frames lost inside the switch (since last asked), segments resent."""
-
-    queues: dict[str, int]
-    backlogs: dict[str, int]
-    on_purpose: dict[str, EgressCounts]
-    datapath: int
-    resent: int
-
-    def since(self, before: "_Losses") -> "_Losses":
-        queues, backlogs = (
-            {intf: n - old.get(intf, 0) for intf, n in new.items()}
-            for new, old in ((self.queues, before.queues), (self.backlogs, before.backlogs))
-        )
-        on_purpose = {intf: counts.since(before.on_purpose[intf]) for intf, counts in self.on_purpose.items()}
-        return _Losses(queues, backlogs, on_purpose, self.datapath, self.resent - before.resent)
-
-    def at(self, intf: str) -> int:
-        """Frames that one direction of a link lost, on purpose or not."""
-        return self.queues.get(intf, 0) + (self.on_purpose[intf].lost if intf in self.on_purpose else 0)
-
-    @property
-    def impaired(self) -> EgressCounts:
-        """All links together."""
-        return EgressCounts(*(sum(column) for column in zip(*self.on_purpose.values(), strict=True)))
 
 
 class RowMeasurement:
@@ -184,18 +154,12 @@ class RowMeasurement:
         offered_mbps = self._plan.nic_mbps_by_rank[np.unique(src)].sum() / self._scale.rate_scale
         return float(payload * 8e-6 / seconds / offered_mbps)
 
-    def _losses(self) -> _Losses:
-        return _Losses(
-            {**self._lab.net.switch_drops(), **self._lab.net.host_drops()},
-            self._lab.net.backlog_drops(),
-            self._lab.net.egress_counts(),
-            datapath_drops(self._lab.daemons.switch_pid) if self._lab.datapath == "netdev" else 0,
-            self._transport.counters().retransmits,
-        )
+    def _losses(self) -> Losses:
+        return Losses.of(self._lab, self._transport.counters().retransmits)
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
-    def _judged(self, size: Size, window: Window, losses: _Losses) -> RowResult:
+    def _judged(self, size: Size, window: Window, losses: Losses) -> RowResult:
         prediction = self._expected.prediction(size, self._scale)
         stats = kpis.iteration_stats(self._halves[False].seconds)
         done = sum(len(half.results) for half in self._halves.values())
@@ -204,39 +168,22 @@ class RowMeasurement:
         self._keep_links(size, window, planned, losses)
         if not self._expected.unknown:
             self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
-        evidence = Evidence(
+        evidence = replace(
+            observed(self._lab, self._plan, window, losses),
             iterations_done=done,
             iterations_asked=self._e.iterations * len(self._halves),
             wrong=sum(half.wrong for half in self._halves.values()),
-            audit=tuple(str(finding) for finding in self._lab.net.audit()),
-            idle_share=window.idle_share,
-            switch_queue_frames=self._switch_queue_frames(window),
-            switch_wait_share=window.switch_wait_share,
-            other_cores=window.other_cores,
-            steal_share=window.steal_share,
+            switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._busy),
-            controller_status=self._lab.controller.poll() if self._lab.controller else None,
-            datapath_stopped_s=window.stopped_s,
-            retransmits=losses.resent,
-            queue_drops=sum(losses.queues.values()),
-            frame_bytes=self._e.mtu + ETHERNET_BYTES,
             segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
-            lost_outside=losses.backlogs,
-            datapath_drops=losses.datapath,
-            loss_asked=self._e.loss_percent / 100,
-            impaired=losses.impaired,
-            jitter_asked=self._e.jitter_us > 0,
-            hop=self._lab.net.hop_report(),
-            hop_frames_per_s=self._lab.hop_frames_per_s,
-            delays_us=tuple(sorted({link.delay_us for link in self._lab.fabric.links if link.delay_us})),
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
             else None,
             planned_bytes=planned,
             counted_bytes=counted,
-            links={intf: self._direction(intf) for intf in planned},
+            links={intf: direction(self._lab.fabric, intf) for intf in planned},
             more_frames=self._plan.more_frames(self._scale),
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
@@ -247,7 +194,7 @@ class RowMeasurement:
         stats: kpis.IterationStats,
         prediction: Prediction | None,
         window: Window,
-        losses: _Losses,
+        losses: Losses,
         verdict: Verdict,
     ) -> RowResult:
         scale, e, plan = self._scale, self._e, self._plan
@@ -259,9 +206,7 @@ class RowMeasurement:
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
         jobs = self._jobs()
-        # The queues of the hosts' own interfaces.
-        fabric = self._lab.fabric
-        at_hosts = sum(losses.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
+        at_hosts = losses.at_hosts(self._lab.fabric)
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,
@@ -292,7 +237,7 @@ class RowMeasurement:
             bottleneck=prediction.bottleneck if prediction else "",
             mmr=balance.mmr,
             jfi=balance.jfi,
-            dropped_fabric=sum(losses.queues.values()) - at_hosts + losses.datapath + losses.impaired.lost,
+            dropped_fabric=losses.in_all - at_hosts,
             dropped_host=at_hosts,
             retransmits=losses.resent,
             verdict=verdict.level,
@@ -331,36 +276,13 @@ class RowMeasurement:
         late = [r.lateness_ns for half in self._halves.values() for r in half.results]
         return float(np.percentile(np.concatenate(late), 99)) / 1e9 / self._frame_s if late else 0.0
 
-    def _switch_queue_frames(self, window: Window) -> float | None:
-        waited_s = window.switch_queue_s(self._busy) if self._lab.datapath == "netdev" else None
-        return None if waited_s is None else waited_s / self._frame_s
-
     @property
     def _frame_s(self) -> float:
-        return (self._e.mtu + ETHERNET_BYTES) * 8 / (self._plan.nic_mbps / self._scale.rate_scale * 1e6)
+        return frame_s(self._plan, self._scale)
 
-    def _direction(self, intf: str) -> str:
-        fabric = self._lab.fabric
-        link = fabric.link_of(intf)
-        return fabric.direction(link.a if link.a.intf == intf else link.b)
-
-    def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: _Losses) -> None:
-        links = tuple(self._direction(intf) for intf in window.intfs)
-        at_s = window.at_s - self._monitor.origin_s
-        kinds = tuple(self._lab.fabric.link_of(intf).kind for intf in window.intfs)
-        self._record.links.append(LinkSamples(at_s, window.intfs, links, kinds, window.bytes_sent))
+    def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
+        self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))
         busy_s = sum(end - start for start, end in self._busy)
-        for intf, sent in window.bytes_by_intf().items():
-            link = self._lab.fabric.link_of(intf)
-            self._record.link_totals.append(
-                LinkTotal(
-                    size_bytes=size.size_bytes,
-                    intf=intf,
-                    link=self._direction(intf),
-                    kind=link.kind,
-                    bytes_sent=sent,
-                    planned_bytes=planned.get(intf, 0.0),
-                    dropped=losses.at(intf),
-                    utilisation=sent * 8 / (link.rate_mbps * 1e6 * busy_s) if busy_s else 0.0,
-                )
-            )
+        self._record.link_totals += link_totals(
+            self._lab.fabric, window, losses, busy_s, size_bytes=size.size_bytes, planned=planned
+        )

@@ -4,13 +4,14 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from controller.demand import Demand
 from lab import machine, nccl, results, terminal
 from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
@@ -23,6 +24,7 @@ from lab.row import RowMeasurement
 from lab.rows import DATAPATHS, RunRecord, json_value
 from lab.sandbox import Terminated
 from lab.scale import Scale
+from lab.site import Site
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
@@ -36,7 +38,8 @@ CONGESTION_CONTROL = "cubic"
 def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
     plan = expected.plan
-    record = _new_record(plan, scale)
+    record = new_record(plan, scale, _as_resolved(plan, scale))
+    record.roofline = str(plan.cut)
     if expected.untimed:
         record.notes = [f"no prediction: {expected.untimed}"]
     if folder is None:
@@ -45,8 +48,8 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool,
     status = FAILED
     failures: list[Exception] = []
     try:
-        with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, _watched(lab) as monitor:
-            record.machine = {**record.machine, "datapath": lab.datapath, **_delays(plan, lab), **transport.settings()}
+        with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, watched(lab) as monitor:
+            record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
             if not as_json:
                 terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):
@@ -71,7 +74,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool,
         status = FAILED
         folder = None
         failures.append(error)
-    _complain(*failures)
+    complain(*failures)
     _conclude(record, folder, as_json, status)
     return status
 
@@ -94,7 +97,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
     except Terminated:
         return TERMINATED
     except Exception as error:
-        _complain(error)
+        complain(error)
         return FAILED
     return 0
 
@@ -111,23 +114,30 @@ def _suggestions(fabric: Fabric) -> tuple[str, str]:
 
 
 def _lab(plan: Plan, scale: Scale, progress: Progress) -> AbstractContextManager[Lab]:
-    e, emulated = plan.experiment, scale.fabric(plan.fabric)
+    return lab_of(plan, scale, progress, to_announce(plan, scale.fabric(plan.fabric)))
+
+
+def lab_of(
+    site: Site, scale: Scale, progress: Progress, announced: Sequence[Demand] = ()
+) -> AbstractContextManager[Lab]:
+    """The experiment's fabric and controller, up. announced: flows that the policy is told of."""
+    e = site.experiment
     return lab_up(
-        emulated,
+        scale.fabric(site.fabric),
         policy=e.routing,
-        announced=to_announce(plan, emulated),
+        announced=announced,
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
         congestion_control=CONGESTION_CONTROL,
-        impairments=plan.impairments(scale),
+        impairments=site.impairments(scale),
         progress=progress,
     )
 
 
-def _delays(plan: Plan, lab: Lab) -> dict[str, Any]:
+def delays(site: Site, lab: Lab) -> dict[str, Any]:
     """What delays the links, for the manifest."""
-    if not plan.has_delays:
+    if not site.has_delays:
         return {}
     if not lab.net.uses_hop:
         return {"delays": "netem"}
@@ -145,7 +155,7 @@ def _transport(plan: Plan, lab: Lab) -> Iterator[Transport]:
 
 
 @contextmanager
-def _watched(lab: Lab) -> Iterator[Monitor]:
+def watched(lab: Lab) -> Iterator[Monitor]:
     def sent() -> dict[str, int]:
         return {intf: counters.tx_bytes for intf, counters in lab.net.link_counters().items()}
 
@@ -154,15 +164,20 @@ def _watched(lab: Lab) -> Iterator[Monitor]:
         yield monitor
 
 
-def _new_record(plan: Plan, scale: Scale) -> RunRecord:
+def _as_resolved(plan: Plan, scale: Scale) -> dict[str, Any]:
+    """The experiment, for the manifest and the table, with what followed from it."""
     said: dict[str, Any] = {"collective": plan.collective, "algorithm": plan.algorithm}
     if plan.workload:
         (size,) = plan.sizes(scale)
         said |= {"min_bytes": size.size_bytes, "max_bytes": size.size_bytes}
+    return plan.experiment.to_dict() | said
+
+
+def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
-        experiment=plan.experiment.to_dict() | said,
-        fabric=describe(plan.fabric),
-        scale={**asdict(scale), "time_dilation": scale.time_dilation, "nic_mbps": plan.nic_mbps},
+        experiment=experiment,
+        fabric=describe(site.fabric),
+        scale={**asdict(scale), "time_dilation": scale.time_dilation, "nic_mbps": site.nic_mbps},
         machine={
             "cpu": machine.cpu_model(),
             "cpus": os.cpu_count(),
@@ -170,14 +185,13 @@ def _new_record(plan: Plan, scale: Scale) -> RunRecord:
             "python": platform.python_version(),
             "open_vswitch": machine.open_vswitch_version(),
         },
-        hosts=plan.hosts,
+        hosts=site.hosts,
         command=tuple(sys.argv),
-        roofline=str(plan.cut),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
     )
 
 
-def _complain(*failures: Exception) -> None:
+def complain(*failures: Exception) -> None:
     """One line each; what failed twice for one reason is said once."""
     for text in dict.fromkeys(one_line(str(failure)) or type(failure).__name__ for failure in failures):
         terminal.warn(f"run_topo.py: failed and cleaned up: {text}")

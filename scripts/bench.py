@@ -44,9 +44,13 @@ GROUPS = {
     "jct50": Group("collectives:jct50", 420, "ring all-reduce, 16 hosts at 50 Mbit/s, against roofline and prediction"),
     "jct100": Group("collectives:jct100", 420, "the same at 100 Mbit/s"),
     "goodput": Group("goodput:goodput", 240, "one TCP flow at 50 and 100 Mbit/s, against iperf3", ("iperf3",)),
+    "mpi": Group("mpi:mpi", 900, "one all-reduce of 1, 4 and 16 MiB, against Open MPI and gloo on the same hosts"),
     "failover": Group("failover:failover", 180, "packets lost when an uplink goes down under load, and when it is back"),
-    "steady": Group("bringup:steady", 120, "threads and open files after 5 iterations and after 50"),
+    "remote-failure": Group("failover:remote_failure", 180, "the same when a spine's link to another leaf goes down"),
+    "steady": Group("steady:steady", 120, "threads and open files after 5 iterations and after 50"),
     "rules": Group("rules:rules", 60, "CPU time to compute all rules of 1024 hosts, and those after a failure"),
+    "describe": Group("described:describe", 120, "a dragonfly of 16 512 hosts described, its memory; six fabrics compared"),
+    "dragonfly": Group("bringup:dragonfly", 240, "72 hosts on 36 routers: from the command to the rules; stock Mininet"),
     "bringup": Group("bringup:bringup", 900, "1024 links and 512 hosts up and down, and their memory, against stock Mininet"),
 }  # fmt: skip
 
@@ -60,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: does it work, not how fast it is")
     arguments = parser.parse_intermixed_args(argv)
     if arguments.list:
-        print("\n".join(f"{name:<9} {group.about}" for name, group in GROUPS.items()))
+        print("\n".join(f"{name:<14} {group.about}" for name, group in GROUPS.items()))
         return 0
     names = list(dict.fromkeys(arguments.names)) or list(GROUPS)
     if refusal := _refusal(names):

@@ -11,7 +11,7 @@ import platform
 import struct
 from collections.abc import Sequence
 
-from topologies import netlink
+from topologies import netlink, netlink_requests
 from topologies.bpf import assemble
 from topologies.errors import EmulationError
 from topologies.impairments import MEMORY_BYTES, EgressCounts, Impairments, program
@@ -44,7 +44,7 @@ class EgressPrograms:
         code = assemble(program(self._map_fd, self._memory_of[intf], intf, shape, self._impairments))
         fd = _load(code, intf)
         try:
-            netlink.apply(netlink.egress_program(netlink.index_of(intf), intf, fd))
+            netlink.apply(netlink_requests.egress_program(netlink.index_of(intf), intf, fd))
         finally:
             os.close(fd)
 

@@ -11,7 +11,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
-from topologies import namespaces, netlink, offloads, ovs_bridges, ovs_daemons, ovs_sockets, wires
+from topologies import (
+    namespaces,
+    netlink,
+    netlink_readings,
+    netlink_requests,
+    offloads,
+    ovs_bridges,
+    ovs_daemons,
+    ovs_sockets,
+    wires,
+)
 from topologies.addressing import FABRIC_NETWORK
 from topologies.delay_line import Report
 from topologies.egress import EgressPrograms
@@ -19,8 +29,11 @@ from topologies.errors import EmulationError, TopologyError, unknown
 from topologies.fabric import Fabric, Link, Node, Port
 from topologies.hop_process import HopProcess
 from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, impaired_intfs
-from topologies.netlink import Counters, End, LinkReader, Request
+from topologies.netlink import Request
+from topologies.netlink_readings import Counters, LinkReader
+from topologies.netlink_requests import End
 from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
+from topologies.tcp_buffers import tcp_buffers
 
 ADDRESSINGS = ("l3", "l2")
 DATAPATHS = ("netdev", "system")
@@ -152,14 +165,15 @@ class Emulation:
 
     def _setup_namespace(self, _: str) -> None:
         marked = self.impairments.ecn_threshold_us is not None
-        for key, value in (_HOST_SYSCTLS | (_ASK_FOR_ECN if marked else {})).items():
+        buffers = tcp_buffers(self.fabric) if self._delayed else {}
+        for key, value in (_HOST_SYSCTLS | (_ASK_FOR_ECN if marked else {}) | buffers).items():
             namespaces.write_sysctl(key, value)
         # The kernel allows a namespace only the algorithms that the host allows its unprivileged users. Whatever this
         # says, the host's route names the algorithm, and that decides.
         with suppress(EmulationError):
             namespaces.write_sysctl(_CONGESTION_CONTROL, self.congestion_control)
         # Loopback is interface 1 of every namespace.
-        netlink.apply([netlink.set_link(1, "lo", up=True)])
+        netlink.apply([netlink_requests.set_link(1, "lo", up=True)])
 
     def _make_links(self) -> None:
         with ExitStack() as stack:
@@ -170,15 +184,15 @@ class Emulation:
         for intf in here:
             namespaces.write_sysctl(f"net/ipv6/conf/{intf}/disable_ipv6", "1")
         index = netlink.indexes()
-        netlink.apply([netlink.set_link(index[intf], intf, up=True) for intf in here])
+        netlink.apply([netlink_requests.set_link(index[intf], intf, up=True) for intf in here])
 
     def _cables(self, link: Link, fds: dict[str, int]) -> Iterator[Request]:
         a, b = (self._end(link, port, fds) for port in link.ports)
         if not link.delay_us:
-            yield netlink.veth(a, b)
+            yield netlink_requests.veth(a, b)
             return
         for end, name in zip((a, b), wires.names(link), strict=True):
-            yield netlink.veth(end, End(name, None, self.mtu, fds[wires.NAMESPACE]))
+            yield netlink_requests.veth(end, End(name, None, self.mtu, fds[wires.NAMESPACE]))
 
     def _end(self, link: Link, port: Port, fds: dict[str, int]) -> End:
         group = 0 if port.node in fds else self._group
@@ -210,10 +224,10 @@ class Emulation:
             offloads.turn_off(port.intf)
             index = netlink.index_of(port.intf)
             if port.intf in self.shapes:
-                requests += netlink.shaping(index, port.intf, self.shapes[port.intf])
-            requests.append(netlink.set_link(index, port.intf, up=True))
+                requests += netlink_requests.shaping(index, port.intf, self.shapes[port.intf])
+            requests.append(netlink_requests.set_link(index, port.intf, up=True))
             if port.ip:
-                requests += [netlink.address(index, port.ip, 32), *self._routes(port, index)]
+                requests += [netlink_requests.address(index, port.ip, 32), *self._routes(port, index)]
         netlink.apply(requests)
         self._attach_programs(port.intf for port in self.fabric.ports_of(host))
 
@@ -227,13 +241,13 @@ class Emulation:
         """The host's one route out of this interface and what it must know of the other side."""
         gateway = self.fabric.gateway_ip if self.addressing == "l3" else None
         for network in self._networks(port):
-            yield netlink.route(index, network, gateway, self.congestion_control)
+            yield netlink_requests.route(index, network, gateway, self.congestion_control)
         if gateway:
-            yield netlink.neighbour(index, gateway, self.fabric.gateway_mac)
+            yield netlink_requests.neighbour(index, gateway, self.fabric.gateway_mac)
         else:
             for other in self._reachable(port):
                 if other.ip and other.mac:
-                    yield netlink.neighbour(index, other.ip, other.mac)
+                    yield netlink_requests.neighbour(index, other.ip, other.mac)
 
     def _networks(self, port: Port) -> list[str]:
         """The whole fabric through the scale-out NIC; through a scale-up interface only its own domain."""
@@ -265,9 +279,9 @@ class Emulation:
     def _shape_switches(self, switches: Sequence[Node]) -> None:
         """After the ports are added, because adding a port to a bridge wipes its interface's qdisc."""
         index = netlink.indexes()
-        held = netlink.read_shaping([p.intf for p in self._switch_ports(switches) if p.intf in self.shapes])
+        held = netlink_readings.read_shaping([p.intf for p in self._switch_ports(switches) if p.intf in self.shapes])
         bare = [intf for intf, found in held.items() if found.kind != "htb"]
-        netlink.apply([r for intf in bare for r in netlink.shaping(index[intf], intf, self.shapes[intf])])
+        netlink.apply([r for intf in bare for r in netlink_requests.shaping(index[intf], intf, self.shapes[intf])])
         self._attach_programs(port.intf for port in self._switch_ports(switches))
 
     def _enlarge_buffers(self) -> None:
@@ -301,16 +315,16 @@ class Emulation:
         return found
 
     def _with_filters(self) -> frozenset[str]:
-        hosts = namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: netlink.with_clsact())
-        return netlink.with_clsact().union(*hosts)
+        hosts = namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: netlink_readings.with_clsact())
+        return netlink_readings.with_clsact().union(*hosts)
 
     def _held(self) -> dict[str, Held]:
         def shaped(node: str) -> list[str]:
             return [p.intf for p in self.fabric.ports_of(node) if p.intf in self.shapes]
 
         hosts = [(h.name, shaped(h.name)) for h in self.fabric.hosts]
-        held = netlink.read_shaping([intf for s in self.fabric.switches for intf in shaped(s.name)])
-        for found in namespaces.each(hosts, netlink.read_shaping):
+        held = netlink_readings.read_shaping([intf for s in self.fabric.switches for intf in shaped(s.name)])
+        for found in namespaces.each(hosts, netlink_readings.read_shaping):
             held |= found
         return held
 
@@ -330,7 +344,7 @@ class Emulation:
 
         def drops(host: str) -> dict[str, int]:
             mine = {port.intf for port in self.fabric.ports_of(host)}
-            return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
+            return {intf: n for intf, n in netlink_readings.qdisc_drops().items() if intf in mine}
 
         found = namespaces.each(((h.name, h.name) for h in self.fabric.hosts), drops)
         return {intf: n for host in found for intf, n in host.items()}
@@ -338,14 +352,14 @@ class Emulation:
     def switch_drops(self) -> dict[str, int]:
         """The same for the switches' ports: what a full queue of the fabric dropped."""
         mine = {port.intf for port in self._switch_ports()}
-        return {intf: n for intf, n in netlink.qdisc_drops().items() if intf in mine}
+        return {intf: n for intf, n in netlink_readings.qdisc_drops().items() if intf in mine}
 
     def backlog_drops(self) -> dict[str, int]:
         """Frames that left an interface and that the far end did not take (its receive backlog was full, its MTU too
         small): interface -> frames. No queue of the fabric lost them."""
 
         def drops() -> dict[str, int]:
-            return {intf: counters.tx_dropped for intf, counters in netlink.link_counters().items()}
+            return {intf: counters.tx_dropped for intf, counters in netlink_readings.link_counters().items()}
 
         mine = {port.intf for link in self.fabric.links for port in link.ports}
         found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
@@ -365,7 +379,7 @@ class Emulation:
         def change(port: Port) -> None:
             index = netlink.index_of(intf)
             again = self._routes(port, index) if up and port.ip and self._is_host(port) else ()
-            netlink.apply([netlink.set_link(index, intf, up=up), *again])
+            netlink.apply([netlink_requests.set_link(index, intf, up=up), *again])
 
         port = self.port(intf)
         self._in_namespace(port, change)
@@ -380,7 +394,7 @@ class Emulation:
         new = shape(rate_mbps, self.mtu, link.delay_us)
 
         def reshape(port: Port) -> None:
-            netlink.apply(netlink.reshaping(netlink.index_of(port.intf), port.intf, new))
+            netlink.apply(netlink_requests.reshaping(netlink.index_of(port.intf), port.intf, new))
             self._attach_programs([port.intf])
 
         for port in link.ports:
@@ -428,7 +442,7 @@ class Emulation:
     def _delete_links(self) -> None:
         present = netlink.indexes()
         if any(port.intf in present for port in self._switch_ports()):
-            netlink.apply([netlink.delete_group(self._group)])
+            netlink.apply([netlink_requests.delete_group(self._group)])
 
     def start_switch(self, name: str) -> None:
         """Bring one bridge back after `stop_switch`, its ports shaped."""
@@ -444,7 +458,7 @@ class Emulation:
 
 
 def _set_link(intf: str, up: bool) -> None:
-    netlink.apply([netlink.set_link(netlink.index_of(intf), intf, up=up)])
+    netlink.apply([netlink_requests.set_link(netlink.index_of(intf), intf, up=up)])
 
 
 def require_open_files(needed: int) -> None:

@@ -24,7 +24,7 @@ from topologies.errors import EmulationError
 from topologies.fabric import Fabric, Link
 from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments
 from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
-from topologies.netlink import Counters
+from topologies.netlink_readings import Counters
 from topologies.ovs_daemons import RUN_DIR
 from topologies.shaping import Finding
 

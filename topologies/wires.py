@@ -13,7 +13,7 @@ limit is the length of the line, not a queue: it must hold all that is under way
 import math
 from collections.abc import Iterator
 
-from topologies import namespaces, netlink
+from topologies import namespaces, netlink, netlink_readings, netlink_requests
 from topologies.errors import EmulationError, TopologyError
 from topologies.fabric import Fabric, Link, Port
 from topologies.netlink import Request
@@ -53,14 +53,14 @@ def requests(link: Link, index: dict[str, int]) -> Iterator[Request]:
     """netem's hop, between interfaces that exist, in their namespace."""
     a, b = names(link)
     for here, there in ((a, b), (b, a)):
-        yield netlink.netem(index[here], here, delay_ticks(link), line_frames(link))
-        yield from netlink.pass_on(index[here], index[there], here)
-        yield netlink.set_link(index[here], here, up=True)
+        yield netlink_requests.netem(index[here], here, delay_ticks(link), line_frames(link))
+        yield from netlink_requests.pass_on(index[here], index[there], here)
+        yield netlink_requests.set_link(index[here], here, up=True)
 
 
 def findings(links: list[Link]) -> Iterator[Finding]:
     """Every middle interface whose netem does not delay as asked; for the calling thread's namespace."""
-    held = netlink.read_netem()
+    held = netlink_readings.read_netem()
     for link in links:
         for name in names(link):
             asked, found = delay_ticks(link), held.get(name)
@@ -71,7 +71,7 @@ def findings(links: list[Link]) -> Iterator[Finding]:
 def has_netem() -> bool:
     """Of this kernel. Needs root."""
     try:
-        namespaces.scratch(lambda: netlink.apply([netlink.netem(1, "lo", 1, 1)]))
+        namespaces.scratch(lambda: netlink.apply([netlink_requests.netem(1, "lo", 1, 1)]))
     except EmulationError:
         return False
     return True
@@ -100,7 +100,7 @@ def cables(links: list[Link], jitter_us: float) -> list[tuple[str, str, float, f
 
 def opening(links: list[Link], index: dict[str, int]) -> list[Request]:
     """Both middle interfaces of each link up, for the hop."""
-    return [netlink.set_link(index[name], name, up=True) for link in links for name in names(link)]
+    return [netlink_requests.set_link(index[name], name, up=True) for link in links for name in names(link)]
 
 
 def _us(ticks: int) -> str:

@@ -1,4 +1,4 @@
-"""A large fabric up and down, against stock Mininet; the memory it takes; and whether a run's size stays the same."""
+"""Fabrics up and down, and the memory they take, against stock Mininet."""
 
 import os
 import signal
@@ -8,24 +8,13 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import redirect_stderr, redirect_stdout
-from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import IO, Any
 
 from benchmarks import machine
 from benchmarks.figure import Figure, Target, figure, joined
-from lab import run as the_run
-from lab.bringup import lab_up
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.plan import plan
-from lab.progress import Progress
-from lab.sandbox import OVS_RUN_DIR
-from lab.scale import Scale
-from topologies import ovs_daemons
-from topologies.fabric import Fabric
+from benchmarks.networks import ours_s, stock
+from topologies import Fabric, topology
 from topologies.spine_leaf import SpineLeaf
 
 _SPINES, _LEAVES, _HOSTS_PER_LEAF, _QUICK_LEAVES = 16, 32, 16, 4
@@ -34,6 +23,10 @@ _FASTER = Target("ratio", low=15)
 _TEARDOWN = Target("ours", high=3)
 _MEMORY_GIB = Target("ours", high=3)
 _START_DEADLINE_S, _END_DEADLINE_S = 120.0, 60.0
+_COMMAND = Target("ours", high=10)
+_BUILT_FASTER = Target("ratio", low=10)
+# A run with a rank on every host, until it is ended.
+_SENDING = ("--link-rate", f"{_RATE_MBPS}Mbit", "--scale", 1, "-b", "1M", "-e", "1M", "-n", 1000)
 # How long the ranks send before the lab is weighed.
 _LOAD_S = 3.0
 
@@ -42,79 +35,73 @@ def bringup(*, quick: bool) -> list[Figure]:
     """Ours before stock Mininet and twice after it, so that what changes on the machine meanwhile shows."""
     spec = SpineLeaf(_SPINES, _QUICK_LEAVES if quick else _LEAVES, _HOSTS_PER_LEAF)
     fabric = spec.build().with_links(rate_mbps=_RATE_MBPS)
-    size = f"{len(fabric.hosts)} hosts, {len(fabric.switches)} switches, {len(fabric.links)} links"
-    ours = [_ours_up_s(fabric)]
+    size = _size(fabric)
+    ours = [ours_s(fabric)["up"]]
     life = _life_of_a_run(spec)
-    stock = machine.inside(lambda: _stock(fabric), f"stock Mininet, {size}")
-    ours += [_ours_up_s(fabric), _ours_up_s(fabric)]
+    peer = stock(fabric, _RATE_MBPS)
+    ours += [ours_s(fabric)["up"], ours_s(fabric)["up"]]
     median = statistics.median(ours)
     gib = 1 << 30
     return [
         figure(
-            "bring-up", median, "s", _FASTER, peer=stock["up_s"], ratio=stock["up_s"] / median,
+            "bring-up", median, "s", _FASTER, peer=peer["up_s"], ratio=peer["up_s"] / median,
             note=f"{size}; ours with controller and rules: {ours[0]:.1f} s before the peer, {ours[1]:.1f} and "
             f"{ours[2]:.1f} s after; peer: stock Mininet without a controller",
         ),
         figure(
-            "teardown", life["down_s"], "s", _TEARDOWN, peer=stock["down_s"], ratio=life["down_s"] / stock["down_s"],
+            "teardown", life["down_s"], "s", _TEARDOWN, peer=peer["down_s"], ratio=life["down_s"] / peer["down_s"],
             note=joined(f"from SIGTERM until no process is left, status {life['status']}", str(life["left"])),
         ),
         figure(
-            "memory", life["pss"] / gib, "GiB", _MEMORY_GIB, peer=stock["pss"] / gib,
+            "memory", life["pss"] / gib, "GiB", _MEMORY_GIB, peer=peer["pss"] / gib,
             note=f"PSS under traffic, RSS {life['rss'] / gib:.2f} GiB; peer: stock Mininet, idle, no controller, "
-            f"RSS {stock['rss'] / gib:.2f} GiB",
+            f"RSS {peer['rss'] / gib:.2f} GiB",
         ),
     ]  # fmt: skip
 
 
-def _ours_up_s(fabric: Fabric) -> float:
-    """From an empty sandbox to rules confirmed by every switch."""
+def dragonfly(*, quick: bool) -> list[Figure]:
+    """From the command to confirmed rules; and its links alone, before and after stock Mininet builds the same."""
+    name = "dragonfly:g=3" if quick else "dragonfly"
+    fabric = topology(name).build().with_links(rate_mbps=_RATE_MBPS)
+    command_s = _command_s(name)
+    ours = [ours_s(fabric)["built"]]
+    peer = stock(fabric, _RATE_MBPS)
+    ours += [ours_s(fabric)["built"], ours_s(fabric)["built"]]
+    median = statistics.median(ours)
+    return [
+        figure(
+            "dragonfly, from command", command_s, "s", _COMMAND,
+            note=f"{_size(fabric)}; run_topo.py until its first message, a moment after all rules are confirmed",
+        ),
+        figure(
+            "dragonfly, built", median, "s", _BUILT_FASTER, peer=peer["up_s"], ratio=peer["up_s"] / median,
+            note=f"shaped and audited, no controller on either side; ours: {ours[0]:.2f} s before the peer, {ours[1]:.2f} and "
+            f"{ours[2]:.2f} s after; peer: stock Mininet",
+        ),
+    ]  # fmt: skip
 
-    def job() -> dict[str, Any]:
+
+def _size(fabric: Fabric) -> str:
+    return f"{len(fabric.hosts)} hosts, {len(fabric.switches)} switches, {len(fabric.links)} links"
+
+
+def _command_s(name: str) -> float:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         began = time.monotonic()
-        with lab_up(fabric, policy="ecmp", mtu=9000, progress=Progress(quiet=True)):
-            return {"up_s": time.monotonic() - began}
-
-    return float(machine.inside(job, fabric.name)["up_s"])
-
-
-def _stock(fabric: Fabric) -> dict[str, Any]:
-    """The same fabric as Mininet's own classes make it; runs inside a sandbox."""
-    from mininet.link import TCLink
-    from mininet.log import setLogLevel
-    from mininet.net import Mininet
-    from mininet.node import OVSSwitch
-
-    # Its constructor would write sysctls of the whole machine; what they are for, enough open files, is done here.
-    Mininet.inited = True
-    # Each of its links makes the kernel warn of HTB's quantum.
-    setLogLevel("critical")
-    ovs_daemons.raise_open_file_limit()
-    began = time.monotonic()
-    ovs_daemons.start_daemons(OVS_RUN_DIR)
-    switch = partial(OVSSwitch, datapath="user", failMode="secure")
-    net = Mininet(switch=switch, link=partial(TCLink, bw=_RATE_MBPS), controller=None, autoStaticArp=False)
-    numbers = {s.name: f"s{i + 1}" for i, s in enumerate(fabric.switches)}
-    for host in fabric.hosts:
-        net.addHost(host.name)
-    for name in numbers.values():
-        net.addSwitch(name)
-    for link in fabric.links:
-        net.addLink(numbers.get(link.a.node, link.a.node), numbers.get(link.b.node, link.b.node))
-    net.start()
-    up_s = time.monotonic() - began
-    pss, rss = machine.memory_bytes(machine.all_pids())
-    began = time.monotonic()
-    net.stop()
-    return {"up_s": up_s, "down_s": time.monotonic() - began, "pss": pss, "rss": rss}
+        process = machine.start("--topology", name, *_SENDING, "--out", folder, python=sys.executable)
+        try:
+            _await_traffic(process)
+            return time.monotonic() - began
+        finally:
+            machine.end(process)
 
 
 def _life_of_a_run(spec: SpineLeaf) -> dict[str, Any]:
     """run_topo.py with a rank on every host: weighed while they send, then asked to end."""
-    topology = f"spine-leaf:spines={spec.spines},leaves={spec.leaves},hosts_per_leaf={spec.hosts_per_leaf}"
-    arguments = ("--topology", topology, "--link-rate", f"{_RATE_MBPS}Mbit", "--scale", 1, "-b", "1M", "-e", "1M")
+    name = f"spine-leaf:spines={spec.spines},leaves={spec.leaves},hosts_per_leaf={spec.hosts_per_leaf}"
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        process = machine.start(*arguments, "-n", 1000, "--out", folder, python=sys.executable)
+        process = machine.start("--topology", name, *_SENDING, "--out", folder, python=sys.executable)
         try:
             _await_traffic(process)
             time.sleep(_LOAD_S)
@@ -160,56 +147,3 @@ def _left(pids: list[int], held: set[str]) -> str:
     alive = sum(Path(f"/proc/{pid}").exists() for pid in pids)
     kept = held & machine.namespaces(machine.all_pids())
     return f"left: {alive} processes, {len(kept)} namespaces" if alive or kept else ""
-
-
-# -- steady -----------------------------------------------------------------------------------------------------------
-
-_EARLY, _LATE = 5, 50
-_EQUAL = Target("ratio", 1, 1)
-
-
-def steady(*, quick: bool) -> list[Figure]:
-    """Threads and open files of the process that drives a run, after its 5th and its 50th iteration."""
-    settings = {
-        "topology": "spine-leaf:spines=1,leaves=2,hosts_per_leaf=2", "link_rate": "100Mbit", "scale": "1",
-        "min_bytes": "256K", "max_bytes": "256K", "iterations": _LATE + 1, "warmup_iterations": 0,
-    }  # fmt: skip
-    expected = forecast_of(plan(load(None, settings)), Scale())
-
-    def job() -> dict[str, Any]:
-        counting, said = _Counting(), StringIO()
-        with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(said), redirect_stderr(said):
-            the_run.run(expected, Scale(), folder=Path(folder), as_json=True, progress=counting)
-        if _LATE not in counting.counts:
-            raise RuntimeError(f"the run did not get to iteration {_LATE}: {said.getvalue()}")
-        return {str(after): counts for after, counts in counting.counts.items()}
-
-    counts = machine.inside(job, expected.emulated.name)
-    early, late = counts[str(_EARLY)], counts[str(_LATE)]
-    note = f"ours: after iteration {_LATE}; peer: after iteration {_EARLY}"
-    return [
-        figure(f"steady, {what}", late[i], "", _EQUAL, peer=early[i], note=note)
-        for i, what in enumerate(("threads", "open files"))
-    ]
-
-
-class _Counting(Progress):
-    """Told before each iteration, it counts what the process holds."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.counts: dict[int, tuple[int, int]] = {}
-
-    def step(self, text: str) -> None:
-        for after in (_EARLY, _LATE):
-            if f"iteration {after + 1}/" in text:
-                self.counts[after] = _held()
-
-
-def _held() -> tuple[int, int]:
-    """(threads, open files): the fewest of several counts, since the watching thread opens files for moments."""
-    counts = []
-    for _ in range(20):
-        counts.append((len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))))
-        time.sleep(0.003)
-    return min(threads for threads, _ in counts), min(files for _, files in counts)

@@ -9,11 +9,14 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from topologies import ovs_daemons
 from topologies.fabric import Fabric
+from topologies.mininet_adapter import FabricNet
 
 ROOT = Path(__file__).resolve().parents[2]
 _UNSHARE = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--propagation", "private")
@@ -54,6 +57,20 @@ def sh(command: str, netns: str | None = None) -> str:
     done = subprocess.run([*enter, "bash", "-ec", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command[:200]}: {done.stdout[-500:]} {done.stderr[-2000:]}"
     return done.stdout
+
+
+@contextmanager
+def network(fabric: Fabric, **options: Any) -> Iterator[FabricNet]:
+    """A started network with rules and without a controller; taken back at the end."""
+    daemons = ovs_daemons.start_daemons()
+    net = FabricNet(fabric, controllers=(), **options)
+    net.start()
+    try:
+        install_rules(fabric)
+        yield net
+    finally:
+        net.stop()
+        daemons.stop()
 
 
 def install_rules(fabric: Fabric) -> None:

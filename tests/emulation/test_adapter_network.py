@@ -1,12 +1,10 @@
 """A fabric on this machine, as tc, ip, ethtool, ovs-vsctl and tcpdump see it; our own reading code is not asked."""
 
-import contextlib
 import io
 import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 
-from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from tests.emulation.netns_sandbox import in_sandbox, network, sh
 from tests.emulation.waiting import wait_for
 from topologies import ovs_daemons
 from topologies.fabric import Fabric
@@ -30,26 +28,12 @@ def fabric(rate_mbps: float = RATE_MBPS) -> Fabric:
     return SpineLeaf(spines=2, leaves=2, hosts_per_leaf=2).build().with_links(rate_mbps=rate_mbps)
 
 
-@contextlib.contextmanager
-def network(**options: Any) -> Iterator[FabricNet]:
-    """A started network with rules and without a controller."""
-    made = fabric()
-    daemons = ovs_daemons.start_daemons()
-    net = FabricNet(made, controllers=(), **options)
-    net.start()
-    try:
-        install_rules(made)
-        yield net
-    finally:
-        daemons.stop()
-
-
 # -- the network as it comes up ---------------------------------------------------------------------------------------
 
 
 def _inspect() -> dict[str, Any]:
     before = _settings()
-    with network() as net:
+    with network(fabric()) as net:
         seen: dict[str, Any] = {
             "classes": {n: sh(f"tc -d class show dev {n}") for n in _switch_intfs()},
             "queues": {n: sh(f"tc qdisc show dev {n}") for n in _switch_intfs()},
@@ -267,7 +251,7 @@ def test_no_global_setting_is_changed(seen: dict[str, Any]) -> None:
 
 
 def _change() -> dict[str, Any]:
-    with network() as net:
+    with network(fabric()) as net:
         seen: dict[str, Any] = {"clean": _texts(net)}
         sh(
             "tc class change dev spine1-eth2 parent 5: classid 5:1 htb rate 25mbit burst 12500 cburst 12500 quantum 9014"
@@ -409,7 +393,7 @@ def test_stop_takes_everything_back(changed: dict[str, Any]) -> None:
 
 
 def _layer_2() -> dict[str, Any]:
-    with network(addressing="l2", mtu=1500) as net:
+    with network(fabric(), addressing="l2", mtu=1500) as net:
         made = net.fabric
         for switch in made.switches:
             sh(f"ovs-ofctl -O OpenFlow13 del-flows {switch.name}")

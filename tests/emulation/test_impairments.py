@@ -1,12 +1,10 @@
 """Loss, marks and delay on real links, counted by the frames that ping, iperf3 and raw sockets see arrive."""
 
-import contextlib
 import csv
 import json
 import math
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev, quantiles
@@ -16,9 +14,8 @@ import pytest
 
 from tests.emulation.commands import fabric as small_fabric
 from tests.emulation.commands import run_topo, sizes
-from tests.emulation.netns_sandbox import in_sandbox, install_rules, sh
+from tests.emulation.netns_sandbox import in_sandbox, network, sh
 from tests.emulation.waiting import wait_for
-from topologies import ovs_daemons
 from topologies.fabric import Fabric
 from topologies.impairments import Impairments
 from topologies.mininet_adapter import FabricNet
@@ -57,20 +54,6 @@ for i in range(int(sys.argv[2])):
 def fabric(rate_mbps: float = 50.0, delay_us: float = 0.0) -> Fabric:
     made = SpineLeaf(spines=1, leaves=2, hosts_per_leaf=2).build()
     return made.with_links(rate_mbps=rate_mbps, delay_us=delay_us)
-
-
-@contextlib.contextmanager
-def network(made: Fabric, **options: Any) -> Iterator[FabricNet]:
-    """A started network with rules and without a controller."""
-    daemons = ovs_daemons.start_daemons()
-    net = FabricNet(made, controllers=(), **options)
-    net.start()
-    try:
-        install_rules(made)
-        yield net
-    finally:
-        net.stop()
-        daemons.stop()
 
 
 # -- loss ---------------------------------------------------------------------------------------------------------------

@@ -39,9 +39,8 @@ def test_policy_conforms_on_registered_topology(name: str, topology: str) -> Non
     assert check_policy(POLICIES[name], {topology: fabric}) == []
 
 
-@pytest.mark.parametrize("name", ["ecmp", "valiant"])
-def test_policy_conforms_on_a_dragonfly_of_the_default_size(name: str) -> None:
-    assert check_policy(POLICIES[name], {"dragonfly": Dragonfly().build()}) == []
+def test_valiant_conforms_on_a_dragonfly_of_the_default_size() -> None:
+    assert check_policy(POLICIES["valiant"], {"dragonfly": Dragonfly().build()}) == []
 
 
 @pytest.mark.parametrize("fabric", EXTRA)

@@ -15,7 +15,7 @@ from topologies import topology
 CASES = [
     ("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16", "ecmp", 512, {"leaf": 16 + 31, "spine": 32}),
     ("spine-leaf:spines=32,leaves=128,hosts_per_leaf=32", "ecmp", 4096, {"leaf": 32 + 127, "spine": 128}),
-    ("fat-tree:k=16", "ecmp", 1024, {"edge": 8 + 127, "aggregation": 128, "core": 128}),
+    ("fat-tree:k=8", "ecmp", 128, {"edge": 4 + 31, "aggregation": 32, "core": 32}),
     ("dragonfly:a=8,p=4,h=4,g=16", "minimal", 512, {"router": 4 + 7 + 15}),
     ("dragonfly:a=8,p=4,h=4,g=16", "valiant", 512, {"router": 9 + 28 + 17 + 26}),
     ("dragonfly:a=8,p=4,h=4,g=16", "ugal", 512, {"router": 9 + (28 + 8 * 15) + 17 + 26}),

@@ -36,10 +36,11 @@ def mixtures(old: Rules, stages: list[Stage]) -> list[Rules]:
     states: list[Rules] = []
     now = dict(old)
     for stage in stages:
+        done = {s: applied(now[s], stage[s]) for s in stage}
         for n in range(len(stage) + 1):
             first = islice(combinations(stage, n), 40)
-            states.extend({**now, **{s: applied(now[s], stage[s]) for s in some}} for some in first)
-        now = {**now, **{s: applied(now[s], stage[s]) for s in stage}}
+            states.extend({**now, **{s: done[s] for s in some}} for some in first)
+        now = {**now, **done}
     return [*states, now]
 
 

@@ -9,9 +9,10 @@ from lab.announcing import to_announce
 from lab.experiment import load
 from lab.forecast import forecast_of
 from lab.interfaces import interfaces, scale_up_hops
-from lab.plan import Plan, endpoints, fabric_of, plan
+from lab.plan import Plan, endpoints, plan
 from lab.roofline import Cut, worst_cut
 from lab.scale import Budget, Scale, choose_scale
+from lab.site import fabric_of
 from topologies import topology
 from topologies.builder import FabricBuilder
 from topologies.fabric import Fabric

@@ -2,12 +2,12 @@
 
 import struct
 
-from topologies import netlink
+from topologies import netlink_requests
 from topologies.shaping import shape
 
 
 def test_requests_for_equal_shapes_differ_in_the_interface_alone() -> None:
-    one, other = (netlink.shaping(i, "x", shape(50, 9000)) for i in (7, 300))
+    one, other = (netlink_requests.shaping(i, "x", shape(50, 9000)) for i in (7, 300))
     for a, b in zip(one, other, strict=True):
         assert struct.unpack_from("=i", a.data, 20) == (7,)
         assert struct.unpack_from("=i", b.data, 20) == (300,)
@@ -16,7 +16,7 @@ def test_requests_for_equal_shapes_differ_in_the_interface_alone() -> None:
 
 def test_the_class_carries_rate_ceiling_and_burst() -> None:
     """struct tc_htb_opt follows nlmsghdr, tcmsg, the kind 'htb' and two attribute headers."""
-    data = netlink.shaping(7, "x", shape(50, 9000))[1].data
+    data = netlink_requests.shaping(7, "x", shape(50, 9000))[1].data
     link_layer, rate, ceil_link_layer, ceil, *rest = struct.unpack_from("=xB6xIxB6xIIIIII", data, 16 + 20 + 8 + 4 + 4)
     ethernet = 1
     assert (link_layer, rate, ceil_link_layer, ceil) == (ethernet, 6_250_000, ethernet, 6_250_000)
@@ -24,16 +24,16 @@ def test_the_class_carries_rate_ceiling_and_burst() -> None:
 
 
 def test_a_rate_above_32_bits_travels_in_64() -> None:
-    data = netlink.shaping(7, "x", shape(100_000, 9000))[1].data
+    data = netlink_requests.shaping(7, "x", shape(100_000, 9000))[1].data
     assert data.count(struct.pack("=Q", 12_500_000_000)) == 2
 
 
 def test_a_changed_rate_replaces_nothing() -> None:
     """NLM_F_CREATE (0x400) or NLM_F_EXCL (0x200) would make a second class or fail; without them tc changes in place."""
-    for request in netlink.reshaping(7, "x", shape(50, 9000)):
+    for request in netlink_requests.reshaping(7, "x", shape(50, 9000)):
         assert struct.unpack_from("=H", request.data, 6)[0] & 0x600 == 0
 
 
 def test_a_request_says_what_it_is_about() -> None:
-    texts = [r.what for r in netlink.shaping(7, "leaf1-eth1", shape(50, 9000))]
+    texts = [r.what for r in netlink_requests.shaping(7, "leaf1-eth1", shape(50, 9000))]
     assert texts == ["htb on leaf1-eth1", "class on leaf1-eth1", "bfifo on leaf1-eth1"]

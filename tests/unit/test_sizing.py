@@ -121,12 +121,17 @@ def test_more_accelerators_never_need_fewer_switches(fabric: str, radix: int, hb
         before = size.switches
 
 
-@pytest.mark.parametrize("fabric", SIZERS)
-@pytest.mark.parametrize(("radix", "hb_domain"), [(3, 1), (4, 2), (7, 2), (8, 4), (15, 4), (64, 8)])
+# A torus of three dimensions, for which a router of 7 ports is enough, may be of any size.
+WITH_A_MAXIMUM = [
+    (fabric, radix, hb_domain)
+    for fabric in SIZERS
+    for radix, hb_domain in ((3, 1), (4, 2), (7, 2), (8, 4), (15, 4), (64, 8))
+    if fabric != "torus" or radix < 7
+]
+
+
+@pytest.mark.parametrize(("fabric", "radix", "hb_domain"), WITH_A_MAXIMUM)
 def test_the_stated_maximum_is_reached_and_not_passed(fabric: str, radix: int, hb_domain: int) -> None:
-    with_none = [n for n in (2, 10**7) if _most(fabric, Want(n, radix, hb_domain)) is not None]
-    if not with_none:
-        pytest.skip("a torus has no maximum")
     most = _most(fabric, Want(10**7, radix, hb_domain))
     assert most is not None
     if most:

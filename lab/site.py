@@ -1,0 +1,149 @@
+"""Where an experiment's ranks are: its fabric and their hosts, whatever they will send. Pure."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+import controller
+from lab.errors import LabError
+from lab.experiment import Experiment
+from lab.interfaces import Interfaces, interfaces
+from lab.scale import Load, Scale
+from lab.wire import FRAMES_PER_ACK, mss_bytes
+from topologies import Fabric, Topology, topology, user_code
+from topologies.conformance import check_fabric
+from topologies.describe import Distances
+from topologies.impairments import Impairments
+from topologies.rails import HB_RATE
+from topologies.topology import build
+from traffic.placement import place
+
+# Schedules grow with the ranks squared: a ring of these has two million sends.
+MAX_RANKS = 1024
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where an experiment's ranks are. fabric: in hardware units; hosts: rank -> host name."""
+
+    experiment: Experiment
+    topology: Topology
+    fabric: Fabric
+    hosts: tuple[str, ...]
+
+    @property
+    def ranks(self) -> int:
+        return len(self.hosts)
+
+    @property
+    def mss(self) -> int:
+        return mss_bytes(self.experiment.mtu)
+
+    def impairments(self, scale: Scale) -> Impairments:
+        """What the machine's links do to frames, every time multiplied as the scale says."""
+        e = self.experiment
+        return Impairments(
+            loss=e.loss_percent / 100,
+            jitter_us=e.jitter_us * scale.time_dilation,
+            ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
+            seed=e.seed,
+        )
+
+    @property
+    def has_delays(self) -> bool:
+        """Some link has a delay, asked for or the topology's own."""
+        return any(link.delay_us > 0 for link in self.fabric.links)
+
+    @property
+    def nic_mbps(self) -> float:
+        """The fastest NIC of a rank."""
+        return float(self.nic_mbps_by_rank.max())
+
+    @property
+    def nic_mbps_by_rank(self) -> NDArray[np.float64]:
+        return self.interfaces.mbps[: self.ranks]
+
+    @cached_property
+    def interfaces(self) -> Interfaces:
+        return interfaces(self.fabric, self.hosts)
+
+    @cached_property
+    def load(self) -> Load:
+        """While every rank sends at its NIC's rate to the one half-way round: whatever a program does, switches see little more.
+        Its bytes are its own: no size is to be divided."""
+        src = np.arange(self.ranks)
+        crossed = Distances(self.fabric).links_between(self.hosts, src, (src + self.ranks // 2) % self.ranks) + 1
+        frames_per_s = self.nic_mbps_by_rank * 1e6 / 8 / self.mss * (1 + 1 / FRAMES_PER_ACK)
+        return Load(
+            frame_hops_per_s=float((frames_per_s * np.where(np.isfinite(crossed), crossed, 0)).sum()),
+            traffic_s=0.0,
+            step_bytes=math.inf,
+            rate_mbps=self.nic_mbps,
+            mss=self.mss,
+        )
+
+
+def site(experiment: Experiment) -> Site:
+    """The fabric and the ranks' places on it. Refuses, as topologies.Refused, what cannot be built as asked."""
+    if experiment.loss_percent == 100:
+        raise LabError("loss 100% lets nothing through: use less")
+    made = _topology(experiment)
+    fabric = _fabric(experiment, made)
+    _check_jitter(experiment, fabric)
+    _ask_policy(experiment, fabric)
+    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
+    if ranks > MAX_RANKS:
+        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
+    hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
+    return Site(experiment, made, fabric, hosts)
+
+
+def require_shapeable(chosen: Site) -> None:
+    """Refuses a scale at which some link cannot be shaped."""
+    if chosen.experiment.scale is not None:
+        chosen.experiment.scale.fabric(chosen.fabric)
+
+
+def fabric_of(experiment: Experiment) -> Fabric:
+    """The experiment's fabric, in hardware units."""
+    return _fabric(experiment, _topology(experiment))
+
+
+def _topology(experiment: Experiment) -> Topology:
+    return topology(experiment.topology)
+
+
+def _fabric(experiment: Experiment, made: Topology) -> Fabric:
+    fabric = build(made)
+    if user_code.is_file(experiment.topology):
+        _require_usable(experiment.topology, fabric)
+    # An HB rate that somebody wrote is meant; the topology's own stands for its ratio to the NICs' rate.
+    keep = f"{HB_RATE}=" in experiment.topology
+    return fabric.with_links(
+        rate_mbps=experiment.link_rate_mbps, delay_us=experiment.delay_us or 0.0, keep_scale_up=keep
+    )
+
+
+def _require_usable(spec: str, fabric: Fabric) -> None:
+    """A user's own may be anything; ours are tested."""
+    what = f"topology {spec!r}"
+    if found := user_code.call(what, lambda: check_fabric(fabric)):
+        raise LabError(f"{what}: {found[0]}; `run_topo.py check` tests all of it")
+
+
+def _ask_policy(experiment: Experiment, fabric: Fabric) -> None:
+    """A user's own is asked for its rules at once; ours are when paths are computed."""
+    chosen = controller.policy(experiment.routing)
+    if user_code.is_file(experiment.routing):
+        controller.rules_of(chosen, fabric)
+
+
+def _check_jitter(e: Experiment, fabric: Fabric) -> None:
+    least = min((link.delay_us for link in fabric.links if link.kind != "scale-up"), default=0.0)
+    if e.jitter_us > least:
+        raise LabError(
+            f"jitter {e.jitter_us:g}us is more than the delay of some link, {least:g}us: use a --delay that is as long or longer"
+        )
