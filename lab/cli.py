@@ -9,6 +9,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,11 +18,14 @@ from lab import machine, terminal
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
 from lab.rows import Output
+from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
+from traffic.workloads.models import MODELS
+from traffic.workloads.training import Training
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -55,6 +59,13 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
     "group_size": ((), "N", "of group_shift: ranks in a group"),
     "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
+    "workload": ((), "MODEL[:K=V,...]", f"a training step in place of a collective: {', '.join(MODELS)}"),
+    "split": ((), "tp=N,pp=N,...", "of the workload over the ranks: tp, cp, dp, pp, ep (default: dp alone)"),
+    "training": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Training))}"),
+    "stragglers": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Stragglers))}"),
+    "jobs": ((), "N", "of the workload, side by side"),
+    "device_flops": ((), "RATE", "of the workload: an accelerator's peak rate: 989Tflops"),
+    "efficiency": ((), "SHARE", "of the workload: how much of it matrix products reach"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
     "time_limit": ((), "TIME", "what scale = auto aims to stay within"),

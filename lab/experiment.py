@@ -14,7 +14,7 @@ from typing import Any
 from lab.errors import LabError
 from lab.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
-from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
+from topologies.units import parse_duration_us, parse_flops_s, parse_rate_mbps, parse_size_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,6 +31,10 @@ _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 MAX_CHANNELS = 64
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
+# What a workload says itself, or does not have.
+_OF_COLLECTIVES = (
+    "collective", "min_bytes", "max_bytes", "step_factor", "in_place", "flows_per_host", "group_size", "group_shift",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Experiment:
     reducers or parameter servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links,
     None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every host; min_bytes to max_bytes by
     step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
+
+    workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
+    parallel alone; training, stragglers: the parameters of traffic.workloads.training.Training and lab.workload.Stragglers;
+    jobs: so many of them side by side; device_flops_s: an accelerator's peak rate, H100's for BF16 by default; efficiency: the
+    share of it that matrix products reach.
     """
 
     topology: str = "spine-leaf"
@@ -75,6 +84,13 @@ class Experiment:
     flows_per_host: int = 1
     group_size: int | None = None
     group_shift: int = 1
+    workload: str | None = None
+    split: str | None = None
+    training: str = ""
+    stragglers: str = ""
+    jobs: int = 1
+    device_flops_s: float = 989e12
+    efficiency: float = 0.5
     scale: Scale | None = None
     seed: int = 1
     time_limit_s: float = 60.0
@@ -181,6 +197,16 @@ def _percent(where: str, value: object) -> float:
     return percent
 
 
+def _share(where: str, value: object) -> float:
+    try:
+        share = float(str(value))
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise LabError(f"{where} = {value!r} is not a share: use one above 0 and up to 1, like 0.5")
+    return share
+
+
 def _scale(where: str, value: object) -> Scale | None:
     try:
         return parse_scale(str(value))
@@ -264,6 +290,13 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "flows_per_host", _between(1, _MAX_INT64)),
         _setting("traffic", "group_size", _between(1, _MAX_INT64)),
         _setting("traffic", "group_shift", _whole),
+        _setting("workload", "workload", _text),
+        _setting("workload", "split", _text),
+        _setting("workload", "training", _text),
+        _setting("workload", "stragglers", _text),
+        _setting("workload", "jobs", _between(1, _MAX_INT64)),
+        _setting("workload", "device_flops", _quantity(parse_flops_s), "device_flops_s"),
+        _setting("workload", "efficiency", _share),
         _setting("run", "scale", _scale),
         _setting("run", "seed", _between(0, _MAX_INT64)),
         _setting("run", "time_limit", seconds, "time_limit_s"),
@@ -284,13 +317,27 @@ def load(path: Path | str | None = None, overrides: Mapping[str, object] | None 
     """
     file = DEFAULT_FILE if path is None else Path(path)
     values = from_document(_read(file), str(path or file.name))
+    _refuse_beside_workload(values, values)
+    given: dict[str, Any] = {}
     for key, value in (overrides or {}).items():
         if key not in SETTINGS:
             raise LabError(unknown("setting", key, SETTINGS))
         if value is not None:
             setting = SETTINGS[key]
-            values[setting.field] = setting.parse(setting.option, value)
+            given[setting.field] = setting.parse(setting.option, value)
+    values |= given
+    _refuse_beside_workload(values, given)
     return Experiment(**values)
+
+
+def _refuse_beside_workload(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """A workload on the command line takes the place of what a file says about a collective; said together, they clash."""
+    clashing = [SETTINGS[key] for key in _OF_COLLECTIVES if key in given]
+    if values.get("workload") is not None and clashing:
+        raise LabError(
+            f"{clashing[0].key} ({clashing[0].option}) is not for a workload, whose model and split say what is sent: "
+            "leave one of them out"
+        )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Helpers:
 
 def role_needed(e: Experiment) -> str | None:
     """Of the helpers that the experiment's algorithm needs. Refuses settings of helpers that no algorithm asks for."""
-    known = traffic.COLLECTIVES.get(e.collective, {})
+    known = {} if e.workload else traffic.COLLECTIVES.get(e.collective, {})
     role = traffic.HELPERS.get(e.algorithm) if e.algorithm in known and e.algorithm is not None else None
     if role is None and (e.helpers_at or e.helper_rate_mbps is not None):
         option = "--helpers-at" if e.helpers_at else "--helper-rate"

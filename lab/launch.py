@@ -38,7 +38,7 @@ def run(experiment: Experiment, *, out: str | None, output: Output, publish: int
     from lab import run as the_run
 
     job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
-    return _in_sandbox(job, planned, f"run {experiment.collective}", doors)
+    return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 
 def cli(experiment: Experiment, *, publish: int | None) -> int:
@@ -49,7 +49,7 @@ def cli(experiment: Experiment, *, publish: int | None) -> int:
     from lab import run as the_run
 
     return _in_sandbox(
-        partial(the_run.prompt, planned, scale), planned, f"cli {experiment.collective}", doors, interactive=True
+        partial(the_run.prompt, planned, scale), planned, f"cli {planned.collective}", doors, interactive=True
     )
 
 

@@ -6,9 +6,12 @@ HB domain bytes need no NIC, so with them it is the largest over two cuts, each 
 between HB domains   the domains stand in the accelerators' place: algo_factor of m domains over a domain's NICs together
 around accelerators  algo_factor of n ranks over all that an accelerator has, its NIC and its scale-up interface
 
-Both are bounds by total bytes: a reduction over m places moves 2 (m - 1) S at least, whoever forwards for whom. In an all-to-all
-each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each; what is gathered or scattered passes the
-NICs of the root's domain.
+A pattern or a training step says who sends what to whom: its interface that is busy for longest. A step is also bound by its
+calculations and what waits for them.
+
+The cuts are bounds by total bytes: a reduction over m places moves 2 (m - 1) S at least, whoever forwards for whom. In an
+all-to-all each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each; what is gathered or scattered
+passes the NICs of the root's domain.
 
 With reducers in the network S leaves each place and enters it once, however many places there are.
 """
@@ -19,7 +22,7 @@ from functools import partial
 
 import numpy as np
 
-from lab.interfaces import Interfaces
+from lab.interfaces import Floats, Interfaces, Ints
 from lab.predictor import roofline_s
 from topologies.units import format_rate
 from traffic.conventions import bus_factor
@@ -38,6 +41,28 @@ class Cut:
 
     def __str__(self) -> str:
         return f"{self.factor:.4g} S / {format_rate(self.mbps)} {self.where}"
+
+
+@dataclass(frozen=True)
+class Computing:
+    """A step on a network that takes no time."""
+
+    computing_s: float
+
+    def seconds(self, size_bytes: float) -> float:
+        return self.computing_s
+
+    def __str__(self) -> str:
+        return f"{self.computing_s * 1e3:.4g} ms of computing, the pipeline's waiting with it"
+
+
+def busiest_interface(at: Interfaces, src: Ints, dst: Ints, shares: Floats) -> Cut:
+    """src, dst: (sends,) ranks; shares: (sends,) of nccl-tests' size that each carries."""
+    busy_s = at.busy_s(src, dst, shares)
+    busiest = int(busy_s.argmax())
+    mbps = float(at.mbps[busiest])
+    ports = (*at.scale_out, *at.scale_up)
+    return Cut(float(busy_s[busiest] * mbps / 8e-6), mbps, f"at {getattr(ports[busiest], 'intf', '')}")
 
 
 def worst_cut(collective: str, at: Interfaces, b_acc_mbps: float, *, in_network: bool = False) -> Cut:

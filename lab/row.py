@@ -19,10 +19,12 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Verdict, collision_notes, judge
+from lab.workload import mean_report, step_columns
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
 from traffic.transport import Transport
+from traffic.workloads.report import StepReport
 
 Buffers = Sequence[NDArray[np.float32]]
 
@@ -83,7 +85,7 @@ class RowMeasurement:
     # -- iterations -----------------------------------------------------------------------------------------------------
 
     def _say(self, size: Size, text: str) -> None:
-        self._progress.step(f"{self._e.collective} of {format_size(size.size_bytes)}: {text}")
+        self._progress.step(f"{self._plan.collective} of {format_size(size.size_bytes)}: {text}")
 
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
@@ -98,12 +100,14 @@ class RowMeasurement:
         self._busy.append((began, ended))
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
+        sends = ~self._plan.schedule.is_local
+        n_bytes, finished_s = self._hardware(size, result.finished)
         shares = kpis.sender_shares(
-            self._plan.egress, *self._hardware(size, result.finished), self._plan.interfaces.mbps
+            self._plan.egress[sends], n_bytes[sends], finished_s[sends], self._plan.interfaces.mbps
         )
         self._record.iterations.append(
             IterationRecord(
-                collective=self._e.collective,
+                collective=self._plan.collective,
                 algorithm=self._plan.algorithm,
                 size_bytes=size.size_bytes,
                 in_place=in_place,
@@ -181,7 +185,7 @@ class RowMeasurement:
             planned_bytes=planned,
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
-            smallest_unquantised=self._plan.smallest_unquantised(self._scale),
+            more_frames=self._plan.more_frames(self._scale),
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
 
@@ -202,11 +206,12 @@ class RowMeasurement:
         )
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
+        jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,
-            collective=e.collective,
+            collective=plan.collective,
             algorithm=plan.algorithm,
             transport=self._transport.name,
             ranks=plan.ranks,
@@ -240,10 +245,26 @@ class RowMeasurement:
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window),
+            jobs=jobs,
+            **step_columns(jobs, plan.workload),
         )
 
+    def _jobs(self) -> tuple[StepReport, ...]:
+        """A workload's figures by job, in the hardware's time: means over the iterations."""
+        if not self._plan.workload:
+            return ()
+        dilation = self._scale.time_dilation
+        by_iteration = [
+            self._plan.workload.reports(*(np.rint(t / dilation).astype(np.int64) for t in (r.started, r.finished)))
+            for r in self._halves[False].results
+        ]
+        return tuple(mean_report(of_job) for of_job in zip(*by_iteration, strict=True))
+
     def _algbw(self, size: Size, time_s: float) -> float:
-        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided."""
+        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided. A workload
+        computes as well: it has none."""
+        if self._plan.workload:
+            return math.nan
         return kpis.algbw_gbytes_s(size.emulated_bytes * self._scale.size_scale, time_s)
 
     def _in_place(self, size: Size, half: _Half) -> InPlace:

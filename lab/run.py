@@ -1,7 +1,6 @@
 """One run, inside its sandbox. `run` reads as a table of contents; `lab.row` measures one row of it."""
 
 import json
-import math
 import os
 import platform
 import sys
@@ -23,7 +22,7 @@ from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
-from lab.rows import DATAPATHS, Output, RunRecord
+from lab.rows import DATAPATHS, Output, RunRecord, json_value
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from lab.site import Site
@@ -40,12 +39,12 @@ CONGESTION_CONTROL = "cubic"
 def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
     plan = expected.plan
-    record = new_record(plan, scale, plan.experiment.to_dict() | {"algorithm": plan.algorithm})
+    record = new_record(plan, scale, _as_resolved(plan, scale))
     record.roofline = str(plan.cut)
-    if expected.unknown:
-        record.notes = [f"no prediction: {expected.unknown}"]
+    if expected.untimed:
+        record.notes = [f"no prediction: {expected.untimed}"]
     if folder is None:
-        name, collective = plan.fabric.name, plan.experiment.collective
+        name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
     status = FAILED
     failures: list[Exception] = []
@@ -164,6 +163,15 @@ def watched(lab: Lab) -> Iterator[Monitor]:
         yield monitor
 
 
+def _as_resolved(plan: Plan, scale: Scale) -> dict[str, Any]:
+    """The experiment, for the manifest and the table, with what followed from it."""
+    said: dict[str, Any] = {"collective": plan.collective, "algorithm": plan.algorithm}
+    if plan.workload:
+        (size,) = plan.sizes(scale)
+        said |= {"min_bytes": size.size_bytes, "max_bytes": size.size_bytes}
+    return plan.experiment.to_dict() | said
+
+
 def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
         experiment=experiment,
@@ -183,11 +191,6 @@ def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRe
     )
 
 
-def _json_value(value: object) -> object:
-    """JSON has no NaN: a value that does not exist is null."""
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
 def complain(*failures: Exception) -> None:
     """One line each; what failed twice for one reason is said once."""
     for text in dict.fromkeys(one_line(str(failure)) or type(failure).__name__ for failure in failures):
@@ -197,7 +200,7 @@ def complain(*failures: Exception) -> None:
 def _conclude(record: RunRecord, folder: Path | None, output: Output, status: int) -> None:
     """folder: where the results are; None where they could not be written."""
     if output == "json":
-        rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
+        rows = [{name: json_value(value) for name, value in row.columns().items()} for row in record.rows]
         terminal.show(json.dumps(rows))
     elif output == "table" and record.rows:
         terminal.show(*nccl.footer(record.rows, record.experiment["collective"]))

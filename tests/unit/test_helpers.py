@@ -14,6 +14,7 @@ from lab.experiment import load
 from lab.forecast import forecast_of
 from lab.helpers import told
 from lab.plan import Plan, endpoints, plan
+from lab.roofline import Cut
 from lab.scale import Scale
 from lab.site import fabric_of
 from tests.unit.controller_fabrics import two_rails
@@ -251,7 +252,7 @@ def test_more_servers_share_the_work() -> None:
     assert received[16:].tolist() == [16 * size.count / 4] * 4
     assert {(x.rate_mbps, x.delay_us) for x in p.fabric.links[-4:]} == {(800_000.0, 1.0)}
     # The collective's roofline stays the ring's: servers are hosts, nothing is added up inside the network.
-    assert p.cut.factor == 1.875
+    assert isinstance(p.cut, Cut) and p.cut.factor == 1.875
 
 
 @pytest.mark.parametrize("topology", ["torus:hosts_per_router=2", *(name for name in JOINED if name != "torus")])

@@ -101,8 +101,8 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[fabrik]\n", "x.toml: unknown table 'fabrik': choose from fabric, routing, run, traffic"),
-        ("seed = 1\n", "x.toml: unknown table 'seed': choose from fabric, routing, run, traffic"),
+        ("[fabrik]\n", "x.toml: unknown table 'fabrik': choose from fabric, routing, run, traffic, workload"),
+        ("seed = 1\n", "x.toml: unknown table 'seed': choose from fabric, routing, run, traffic, workload"),
         ("fabric = 1\n", "x.toml: fabric = 1 must be a table: write [fabric] on a line of its own"),
         (
             "[run]\nsed = 1\n",

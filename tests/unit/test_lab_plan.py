@@ -94,7 +94,7 @@ def test_link_options_change_every_link() -> None:
 def test_frames_per_step_and_its_remedy_agree() -> None:
     p, scale = planned(min_bytes="64M", max_bytes="64M"), Scale(8000, 64)
     assert p.frames_per_step(p.sizes(scale)[0]) == pytest.approx(2**26 / 64 / 16 / 8948, rel=1e-4)
-    assert p.smallest_unquantised(scale) == "274.9MB"
+    assert p.more_frames(scale) == "use 274.9MB or more, or a smaller size_scale"
     assert pytest.approx(30 * 8948 * 16 * 64, rel=1e-3) == 274.9e6
 
 
