@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from controller import POLICIES, Policy, policy_for, rules_of
+from controller.circuits.device import DEVICES, Manner, parse_device
+from controller.circuits.routing import OverCircuits
+from controller.circuits.uplinks import check_radix, uplinks
 from controller.demand import from_plain, merged
 from controller.listening import check_free
 from controller.policy import Announced
 from topologies.errors import Refused
 from topologies.fabric import Fabric
 
+_DEFAULT_POLICY = "ecmp"
 _PLACING = sorted(name for name, known in POLICIES.items() if isinstance(known, Announced))
 
 log = logging.getLogger("controller")
@@ -29,7 +33,22 @@ log = logging.getLogger("controller")
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m controller", description="Programs the switches of a fabric.")
     parser.add_argument("--fabric", required=True, help="the fabric, as `run_topo.py describe --json` writes it")
-    parser.add_argument("--policy", default="ecmp", help=f"{', '.join(POLICIES)}, or ./mine.py:POLICY (default ecmp)")
+    parser.add_argument(
+        "--policy",
+        default=_DEFAULT_POLICY,
+        help=f"{', '.join(POLICIES)}, or ./mine.py:POLICY (default {_DEFAULT_POLICY})",
+    )
+    parser.add_argument(
+        "--dark",
+        help=f"route over circuits, set by REST, that are dark while they change: {', '.join(DEVICES)}, or a time",
+    )
+    parser.add_argument(
+        "--in-the-dark", choices=("drop", "divert"), default="drop", help="what packets meet meanwhile (default drop)"
+    )
+    parser.add_argument(
+        "--make-before-break", action="store_true", help="set new circuits before old ones go, where ports allow"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the optical switches' jitter (default 0)")
     parser.add_argument("--flows", help="flows to place from the start, as POST /flows takes them: a JSON file")
     parser.add_argument("--listen", default="127.0.0.1", help="address for switches and REST (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=6653, help="OpenFlow port (default 6653)")
@@ -50,7 +69,10 @@ def main(argv: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT. Raises Refused."""
     fabric = read_fabric(options.fabric)
-    chosen = with_flows(policy_for(options.policy, fabric), fabric, options)
+    manner = manner_of(options, fabric) if options.dark else None
+    if manner:
+        options.policy = "circuits"
+    chosen = OverCircuits({}) if manner else with_flows(policy_for(options.policy, fabric), fabric, options)
     # A policy that cannot do this fabric is refused now, not when the first switch connects.
     rules_of(chosen, fabric)
     check_free(options.listen, options.port)
@@ -59,10 +81,20 @@ def run(options: argparse.Namespace) -> None:
     log.setLevel(logging.INFO)
     ryu = import_ryu()
     wait = stop_signal(ryu.eventlet)
-    start(ryu, options, fabric, chosen)
+    start(ryu, options, fabric, chosen, manner)
     log.info("%s on %s: OpenFlow %d, REST %d", fabric.name, options.listen, options.port, options.rest_port)
     wait()
     log.info("stopped; the switches keep their rules")
+
+
+def manner_of(options: argparse.Namespace, fabric: Fabric) -> Manner:
+    """How circuits are changed; refused where the fabric has none, or where another option means something else."""
+    if options.policy != _DEFAULT_POLICY or options.flows is not None:
+        raise Refused("--dark routes over circuits: leave out --policy and --flows")
+    manner = Manner(parse_device(options.dark), options.in_the_dark, options.make_before_break, options.seed)
+    uplinks(fabric)
+    check_radix(fabric, manner.device)
+    return manner
 
 
 def read_fabric(path: str) -> Fabric:
@@ -86,8 +118,15 @@ def with_flows(chosen: Policy, fabric: Fabric, options: argparse.Namespace) -> P
         raise Refused(f"--flows {options.flows}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def start(ryu: Any, options: argparse.Namespace, fabric: Fabric, chosen: Policy) -> None:
-    """Bring up Ryu: the OpenFlow listener, our application, the REST server; all run in green threads."""
+def start(
+    ryu: Any,
+    options: argparse.Namespace,
+    fabric: Fabric,
+    chosen: Policy,
+    manner: Manner | None,
+) -> None:
+    """Bring up Ryu: the OpenFlow listener, our application, the REST server; all run in green threads. manner: how
+    circuits are changed, None = not at all."""
     ryu.cfg.CONF(args=[], project="ryu", default_config_files=[])
     ryu.cfg.CONF.set_override("ofp_listen_host", options.listen)
     ryu.cfg.CONF.set_override("ofp_tcp_listen_port", options.port)
@@ -96,7 +135,7 @@ def start(ryu: Any, options: argparse.Namespace, fabric: Fabric, chosen: Policy)
     manager = ryu.AppManager.get_instance()
     manager.load_apps(["controller.app"])
     contexts = manager.create_contexts()
-    manager.instantiate_apps(fabric=fabric, policy=chosen, policy_name=options.policy, **contexts)
+    manager.instantiate_apps(fabric=fabric, policy=chosen, policy_name=options.policy, manner=manner, **contexts)
     ryu.hub.spawn(ryu.wsgi.start_service(manager))
 
 

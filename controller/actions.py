@@ -66,6 +66,15 @@ class ShiftLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetInPort:
+    """Open vSwitch's `load` of 0 into the ingress port: the packet may leave by the port that it came in by, which a switch
+    otherwise refuses without a word. Right where the two directions of a cable lead to different switches."""
+
+    def __str__(self) -> str:
+        return "load:0->NXM_OF_IN_PORT[]"
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     port: int
 
@@ -119,7 +128,7 @@ class GotoTable:
 Forward = Output | Bundle | Group
 # What ends a rule.
 End = Forward | GotoTable
-Action = SetField | DecTtl | Multipath | ShiftLabel | End
+Action = SetField | DecTtl | Multipath | ShiftLabel | ForgetInPort | End
 
 
 def _check_basis(action: str, basis: int) -> None:

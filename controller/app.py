@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from controller import openflow
+from controller.circuits.device import Manner
 from controller.demand import Demand
 from controller.exchange import Exchange, NoAnswer
 from controller.loads import Loads, loads
+from controller.ocs import CircuitChanger
 from controller.openflow import ofp
 from controller.policy import Announced, Policy, Reactive
 from controller.rules import SwitchRules
@@ -48,7 +50,14 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
     _CONTEXTS: ClassVar = {"wsgi": wsgi.WSGIApplication}
 
     def __init__(
-        self, *_args: Any, fabric: Fabric, policy: Policy, policy_name: str, wsgi: Any = None, **_kwargs: Any
+        self,
+        *_args: Any,
+        fabric: Fabric,
+        policy: Policy,
+        policy_name: str,
+        manner: Manner | None = None,
+        wsgi: Any = None,
+        **_kwargs: Any,
     ) -> None:
         super().__init__()
         self.policy_name = policy_name
@@ -67,6 +76,7 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         self._refused: set[str] = set()
         self._confirmed: Mapping[str, SwitchRules] | None = None
         self._dirty = hub.Event()
+        self.circuits = CircuitChanger(self, manner) if manner else None
         if wsgi is not None:
             from controller.rest import register
 
@@ -82,6 +92,10 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
     def is_ready(self) -> bool:
         """Every switch of the fabric is connected, has its rules, has confirmed them by a barrier and refused none."""
         return self.state.is_converged and not self._refused and self.generation > 0
+
+    def wake(self) -> None:
+        """The state has changed: let the switches follow."""
+        self._dirty.set()
 
     @property
     def has_refusals(self) -> bool:
@@ -208,7 +222,7 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
         stages = self.state.stages()
         connections = dict(self.datapaths)
         for stage in stages:
-            self._send(stage, connections)
+            self.send(stage, connections)
         # A switch that has reconnected meanwhile has been read anew and gets its turn in the next pass.
         steady = {switch for switch, datapath in connections.items() if self._is_current(switch, datapath)}
         self.state.sent(steady & {switch for stage in stages for switch in stage}, target)
@@ -219,7 +233,7 @@ class FabricApp(RyuApp):  # type: ignore[misc]  # Ryu has no types
             n_down = len(self.state.down)
             log.info("converged: %d switches, %d links down, generation %d", len(target), n_down, self.generation)
 
-    def _send(self, stage: Stage, connections: Mapping[str, Any]) -> None:
+    def send(self, stage: Stage, connections: Mapping[str, Any]) -> None:
         """Send every switch its steps and a barrier, then wait for all barriers."""
         waiting = []
         for switch, steps in stage.items():

@@ -64,6 +64,42 @@ def withdraw(rest_url: str, flows: list[dict[str, Any]] | None = None, timeout_s
     return result
 
 
+def circuits(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """GET /circuits: circuits, unreachable, device, in_the_dark, changes."""
+    result: dict[str, Any] = _get(rest_url, "/circuits", timeout_s)
+    return result
+
+
+def circuit_history(rest_url: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
+    """GET /circuits/history: change, ocs, source, target, requested_us, achieved_us, met, of every cross-connect set."""
+    result: list[dict[str, Any]] = _get(rest_url, "/circuits/history", timeout_s)
+    return result
+
+
+def set_circuits(rest_url: str, circuits: list[str], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """PUT /circuits: these are all from now on; what it took."""
+    result: dict[str, Any] = _ask(rest_url, "/circuits", timeout_s, "PUT", circuits)
+    return result
+
+
+def plan(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """GET /plan: running, slices_begun, late_us, duty_cycle, error."""
+    result: dict[str, Any] = _get(rest_url, "/plan", timeout_s)
+    return result
+
+
+def start_plan(rest_url: str, plan: dict[str, Any], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """PUT /plan: what a plan file holds, in place of the plan that is running."""
+    result: dict[str, Any] = _ask(rest_url, "/plan", timeout_s, "PUT", plan)
+    return result
+
+
+def stop_plan(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """DELETE /plan: the circuits that are set stay."""
+    result: dict[str, Any] = _ask(rest_url, "/plan", timeout_s, "DELETE", None)
+    return result
+
+
 def wait_ready(rest_url: str, deadline_s: float, poll_s: float = 0.05) -> dict[str, Any]:
     """The status as soon as every switch has connected and confirmed its rules.
 

@@ -7,7 +7,7 @@ hash cannot be predicted: `path` says so, `paths` gives all that may happen.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from controller.actions import LABEL_BITS, Bundle, GotoTable, Output, SetField, ShiftLabel
+from controller.actions import LABEL_BITS, Bundle, ForgetInPort, GotoTable, Output, SetField, ShiftLabel
 from controller.flow import Flow, Packet
 from controller.match import mac_int, mac_text
 from controller.ovs_hash import choose, modulo_n
@@ -82,7 +82,7 @@ class DataPlane:
         rule, packet = _through_tables(switch, rules, packet)
         seen = way.seen | {here}
         for number in way.pick(packet.flow, switch, self._live(packet.flow, switch, rules, rule)):
-            if number == packet.in_port:
+            if number == packet.in_port and _FORGET not in rule.actions:
                 raise Hairpin(packet.flow, switch, f"sent back out of port {number}")
             egress, far, _ = self._ports_of(switch)[number]
             self._leave(switch, far, packet, _Way((*way.ports, egress), seen, way.pick), found)
@@ -124,6 +124,7 @@ class DataPlane:
 
 
 _NO_RULES = SwitchRules()
+_FORGET = ForgetInPort()
 _Pick = Callable[[Flow, str, list[int]], list[int]]
 
 

@@ -14,6 +14,7 @@ from controller.actions import (
     Action,
     Bundle,
     DecTtl,
+    ForgetInPort,
     Forward,
     GotoTable,
     Group,
@@ -172,6 +173,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     Bundle: _bundle,
     Multipath: _multipath,
     ShiftLabel: _shift_label,
+    ForgetInPort: lambda _: parser.NXActionRegLoad(nicira_ext.ofs_nbits(0, 31), "in_port", 0),
     Group: lambda a: parser.OFPActionGroup(a.group_id),
 }
 
@@ -291,6 +293,8 @@ def _decode_action(action: Any) -> Action:
         return Multipath(action.basis, action.max_link + 1, _REGISTERS.index(action.dst))
     if isinstance(action, parser.NXActionRegMove):
         return ShiftLabel(action.src_ofs)
+    if isinstance(action, parser.NXActionRegLoad) and (action.dst, action.value) == ("in_port", 0):
+        return ForgetInPort()
     return _decode_forward(action)
 
 

@@ -1,7 +1,10 @@
 """What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /policy, /ports, /flows and /rules[/SWITCH].
 
-And what it is told: POST /flows announces flows, DELETE /flows withdraws them, all or those in the body; both answer with
-what the policy has decided.
+With optical switches: GET /circuits, and /circuits/history with the dark time of each that was set.
+
+And what it is told: PUT /circuits sets circuits, all that there are from now on; PUT /plan begins a plan, DELETE /plan ends
+it, GET /plan tells how far it is; POST /flows announces flows, DELETE /flows withdraws them, all or those in the body.
+Each answers with what came of it.
 """
 
 import json
@@ -12,10 +15,14 @@ from controller.demand import Demand, from_plain, merged, to_plain, without
 from controller.policy import Announced, Reactive
 from controller.rules import SwitchRules
 from controller.ryu_compat import http, wsgi
-from topologies.errors import unknown
+from topologies.errors import EmulationError, Refused, unknown
 
 if TYPE_CHECKING:
     from controller.app import FabricApp
+    from controller.ocs import CircuitChanger
+
+# The circuits of 10 000 ports by name are a third of it.
+MAX_BODY_BYTES = 2**20
 
 _COUNTERS = tuple(f"{way}_{what}" for what in ("packets", "bytes", "dropped", "errors") for way in ("rx", "tx"))
 
@@ -76,6 +83,46 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
             return _json(self._app.announce(change(self._app.demands, named)))
         except ValueError as error:
             return _json({"error": str(error)}, 400)
+
+    @http("GET", "/circuits")
+    def circuits(self, _request: Any, **_kwargs: Any) -> Any:
+        return self._about_circuits(lambda changer: changer.summary())
+
+    @http("GET", "/circuits/history")
+    def circuit_history(self, _request: Any, **_kwargs: Any) -> Any:
+        return self._about_circuits(lambda changer: changer.past())
+
+    @http("PUT", "/circuits")
+    def set_circuits(self, request: Any, **_kwargs: Any) -> Any:
+        return self._change_circuits(request, lambda changer, data: changer.set_by_name(data))
+
+    @http("GET", "/plan")
+    def plan(self, _request: Any, **_kwargs: Any) -> Any:
+        return self._about_circuits(lambda changer: changer.plan.summary())
+
+    @http("PUT", "/plan")
+    def start_plan(self, request: Any, **_kwargs: Any) -> Any:
+        return self._change_circuits(request, lambda changer, data: changer.plan.start(data))
+
+    @http("DELETE", "/plan")
+    def stop_plan(self, _request: Any, **_kwargs: Any) -> Any:
+        return self._about_circuits(lambda changer: changer.plan.stop())
+
+    def _change_circuits(self, request: Any, change: Callable[["CircuitChanger", Any], Any]) -> Any:
+        try:
+            if len(request.body) > MAX_BODY_BYTES:
+                raise Refused(f"a body of {len(request.body)} bytes: at most {MAX_BODY_BYTES} are read")
+            data = json.loads(request.body)
+            return self._about_circuits(lambda changer: change(changer, data))
+        except ValueError as error:
+            return _json({"error": str(error)}, 400)
+        except EmulationError as error:
+            return _json({"error": str(error)}, 503)
+
+    def _about_circuits(self, answer: Callable[["CircuitChanger"], Any]) -> Any:
+        if self._app.circuits is None:
+            return _json({"error": "no optical switches: start the controller with --dark"}, 404)
+        return _json(answer(self._app.circuits))
 
     @http("GET", "/rules")
     def rules(self, _request: Any, **_kwargs: Any) -> Any:

@@ -21,7 +21,8 @@ from controller.actions import GotoTable, Group, SetField
 from controller.changes import Step, diff
 from controller.match import Match, is_in
 from controller.rules import FlowRule, GroupRule, SwitchRules
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
+from topologies.shaping import OCS_ROLE
 
 Rules = Mapping[str, SwitchRules]
 # What may be sent at the same time: switch -> its steps, in order. The next stage waits for every switch's barrier.
@@ -127,9 +128,17 @@ class _Distance:
         """match -> the nodes that this switch may send it to."""
         if switch not in self._next_of:
             rules = self._rules.get(switch, SwitchRules())
-            peer = {own.number: far.node for own, far, _ in self._fabric.neighbours(switch)}
+            peer = {own.number: self._behind(far) for own, far, _ in self._fabric.neighbours(switch)}
             nexts: dict[Match, set[str]] = defaultdict(set)
             for flow in rules.flows:
                 nexts[flow.match].update(peer[p] for p in rules.ports_of(flow.end) if p in peer)
             self._next_of[switch] = dict(nexts)
         return self._next_of[switch]
+
+    def _behind(self, port: Port) -> str:
+        """The node that the port belongs to; of an optical switch's, the one that its circuit leads to."""
+        if self._fabric.node(port.node).role != OCS_ROLE:
+            return port.node
+        rules = self._rules.get(port.node, SwitchRules())
+        led_to = {out for flow in rules.flows if flow.match.in_port == port.number for out in rules.ports_of(flow.end)}
+        return next((far.node for own, far, _ in self._fabric.neighbours(port.node) if own.number in led_to), port.node)

@@ -1,5 +1,7 @@
-"""`check ./mine.py`: a user's own topologies and policies meet the same conformance tests that ours pass."""
+"""`check ./mine.py`: a user's own topologies, policies and circuit schedulers meet the same conformance tests that ours pass."""
 
+from controller.circuits.conformance import check_file as check_schedulers
+from controller.circuits.conformance import is_scheduler
 from controller.conformance import check_file as check_policies
 from controller.policy import PolicyError
 from lab.errors import LabError
@@ -7,15 +9,16 @@ from topologies import user_code
 from topologies.conformance import check_class
 from topologies.topology import is_topology
 
-_WHAT = "topology or policy"
+_WHAT = "topology, policy or scheduler"
 
 
 def check_file(spec: str) -> int:
-    """Print a line per topology and policy found in ./FILE.py or ./FILE.py:NAME; 0 when all pass, 1 when one fails."""
-    found = {**_topologies(spec), **_policies(spec)}
+    """Print a line per topology, policy and scheduler found in ./FILE.py or ./FILE.py:NAME; 0 when all pass, 1 when one fails."""
+    found = {**_topologies(spec), **_schedulers(spec), **_policies(spec)}
     if not found:
         raise LabError(
-            f"{spec}: nothing to check: a topology is a frozen dataclass with build(), a policy a function (fabric, down)"
+            f"{spec}: nothing to check: a topology is a frozen dataclass with build(), a policy a function (fabric, down), a "
+            "scheduler a function (demand, parameters)"
         )
     for name, findings in found.items():
         print(f"{name}: {'fails' if findings else 'passes'}")
@@ -34,9 +37,17 @@ def _topologies(spec: str) -> dict[str, list[str]]:
     return {f"topology {name}": check_class(cls) for name, cls in classes.items()}
 
 
-def _policies(spec: str) -> dict[str, list[str]]:
-    if user_code.is_file(spec) and is_topology(user_code.load_attribute(spec, _WHAT)[0]):
+def _schedulers(spec: str) -> dict[str, list[str]]:
+    if user_code.is_file(spec) and not is_scheduler(user_code.load_attribute(spec, _WHAT)[0]):
         return {}
+    return {f"scheduler {name}": findings for name, findings in check_schedulers(spec).items()}
+
+
+def _policies(spec: str) -> dict[str, list[str]]:
+    if user_code.is_file(spec):
+        named, _ = user_code.load_attribute(spec, _WHAT)
+        if is_topology(named) or is_scheduler(named):
+            return {}
     try:
         return {f"policy {name}": [str(f) for f in findings] for name, findings in check_policies(spec).items()}
     except PolicyError as error:

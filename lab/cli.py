@@ -9,6 +9,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,12 +17,16 @@ from controller import POLICIES
 from lab import machine, terminal
 from lab.errors import LabError
 from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
+from lab.rows import Output
+from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
-from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
+from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 from traffic.formats import FORMATS, WRITERS
+from traffic.workloads.models import MODELS
+from traffic.workloads.training import Training
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -39,8 +44,12 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
-    "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "algorithm": ((), "NAME[,...]|all", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "schedule": ((), "[FORMAT:]FILE", f"of your own, in a collective's place: {', '.join(FORMATS)}"),
+    "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),
+    "slice_bytes": ((), "SIZE", "cut messages into slices of this at most, so that a step need not wait for a whole chunk"),
+    "helpers_at": ((), "SWITCH,...", f"where the reducers or servers of {' or '.join(HELPERS)} are plugged in"),
+    "helper_rate": ((), "RATE", "of the link of each, in hardware units; in proportion to the NICs if left out"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
@@ -52,6 +61,13 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
     "group_size": ((), "N", "of group_shift: ranks in a group"),
     "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
+    "workload": ((), "MODEL[:K=V,...]", f"a training step in place of a collective: {', '.join(MODELS)}"),
+    "split": ((), "tp=N,pp=N,...", "of the workload over the ranks: tp, cp, dp, pp, ep (default: dp alone)"),
+    "training": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Training))}"),
+    "stragglers": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Stragglers))}"),
+    "jobs": ((), "N", "of the workload, side by side"),
+    "device_flops": ((), "RATE", "of the workload: an accelerator's peak rate: 989Tflops"),
+    "efficiency": ((), "SHARE", "of the workload: how much of it matrix products reach"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
     "time_limit": ((), "TIME", "what scale = auto aims to stay within"),
@@ -259,9 +275,13 @@ def _experiment(arguments: Arguments) -> Experiment:
 
 
 def _run(arguments: Arguments) -> int:
-    from lab import launch
+    from lab import algorithms, launch
 
-    return launch.run(_experiment(arguments), out=arguments.out, as_json=arguments.json, publish=arguments.publish)
+    asked = _experiment(arguments)
+    if algorithms.are_several(asked):
+        return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
+    output: Output = "json" if arguments.json else "table"
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -290,9 +310,11 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab import forecast
+    from lab import algorithms, forecast
 
-    forecast.show(_experiment(arguments), as_json=arguments.json)
+    asked = _experiment(arguments)
+    show = algorithms.predict if algorithms.are_several(asked) else forecast.show
+    show(asked, as_json=arguments.json)
     return 0
 
 

@@ -50,9 +50,13 @@ def as_experiment(e: Experiment, schedule: Schedule) -> Experiment:
             f"--ranks {e.ranks}: {schedule.algorithm} has {schedule.n_ranks} ranks: leave it out, or use --ranks "
             f"{schedule.n_ranks}"
         )
+    if e.workload is not None:
+        raise LabError(
+            f"workload {e.workload!r} and schedule {e.schedule!r} both say what is sent: leave one of them out"
+        )
     if schedule.natural_count is not None and not own_bytes(schedule):
         raise LabError(f"{schedule.algorithm} sends messages of 0 bytes alone: a run needs one with more")
-    e = replace(e, collective=schedule.collective, algorithm=None, ranks=schedule.n_ranks)
+    e = replace(e, collective=schedule.collective, algorithm=None, ranks=schedule.n_ranks, channels=1, slice_bytes=None)
     if e.min_bytes == OWN_SIZE:
         size = own_bytes(schedule)
         e = replace(e, min_bytes=size, max_bytes=size)

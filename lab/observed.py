@@ -9,10 +9,10 @@ from lab.rows import LinkSamples, LinkTotal
 from lab.scale import Scale
 from lab.site import Site
 from lab.verdict import Evidence
-from lab.wire import ETHERNET_BYTES
 from topologies import Fabric
 from topologies.impairments import EgressCounts
 from topologies.ovs_sockets import datapath_drops
+from traffic.framing import ETHERNET_BYTES
 
 
 @dataclass(frozen=True)

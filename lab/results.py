@@ -108,6 +108,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "roofline": record.roofline,
         "machine": record.machine,
         "ranks": list(record.hosts),
+        "helpers": record.helpers,
         "fabric": record.fabric,
     }
 

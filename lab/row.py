@@ -19,11 +19,12 @@ from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
 from lab.scale import Scale
 from lab.verdict import Verdict, collision_notes, judge
-from lab.wire import ACK_BYTES, ETHERNET_BYTES, FRAMES_PER_ACK
+from lab.workload import mean_report, step_columns
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
 from traffic.transport import Transport
+from traffic.workloads.report import StepReport
 
 Buffers = Sequence[NDArray[np.float32]]
 
@@ -84,7 +85,7 @@ class RowMeasurement:
     # -- iterations -----------------------------------------------------------------------------------------------------
 
     def _say(self, size: Size, text: str) -> None:
-        self._progress.step(f"{self._e.collective} of {format_size(size.size_bytes)}: {text}")
+        self._progress.step(f"{self._plan.collective} of {format_size(size.size_bytes)}: {text}")
 
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
@@ -99,12 +100,14 @@ class RowMeasurement:
         self._busy.append((began, ended))
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
+        sends = ~self._plan.schedule.is_local
+        n_bytes, finished_s = self._hardware(size, result.finished)
         shares = kpis.sender_shares(
-            self._plan.egress, *self._hardware(size, result.finished), self._plan.interfaces.mbps
+            self._plan.egress[sends], n_bytes[sends], finished_s[sends], self._plan.interfaces.mbps
         )
         self._record.iterations.append(
             IterationRecord(
-                collective=self._e.collective,
+                collective=self._plan.collective,
                 algorithm=self._plan.algorithm,
                 size_bytes=size.size_bytes,
                 in_place=in_place,
@@ -146,7 +149,8 @@ class RowMeasurement:
             n_bytes, seconds = n_bytes + seen[0], seconds + seen[1]
         if not seconds:
             return math.nan
-        payload = n_bytes * self._plan.mss / (self._e.mtu + ETHERNET_BYTES + ACK_BYTES / FRAMES_PER_ACK)
+        framing = self._plan.framing
+        payload = n_bytes * framing.payload_bytes / (framing.frame_bytes + framing.ack_bytes / framing.frames_per_ack)
         offered_mbps = self._plan.nic_mbps_by_rank[np.unique(src)].sum() / self._scale.rate_scale
         return float(payload * 8e-6 / seconds / offered_mbps)
 
@@ -172,7 +176,8 @@ class RowMeasurement:
             switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._busy),
-            segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.mss).sum()) * done,
+            segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.framing.payload_bytes).sum())
+            * done,
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
@@ -180,7 +185,7 @@ class RowMeasurement:
             planned_bytes=planned,
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
-            smallest_unquantised=self._plan.smallest_unquantised(self._scale),
+            more_frames=self._plan.more_frames(self._scale),
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
 
@@ -201,11 +206,12 @@ class RowMeasurement:
         )
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
+        jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=e.routing,
-            collective=e.collective,
+            collective=plan.collective,
             algorithm=plan.algorithm,
             transport=self._transport.name,
             ranks=plan.ranks,
@@ -239,10 +245,26 @@ class RowMeasurement:
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window),
+            jobs=jobs,
+            **step_columns(jobs, plan.workload),
         )
 
+    def _jobs(self) -> tuple[StepReport, ...]:
+        """A workload's figures by job, in the hardware's time: means over the iterations."""
+        if not self._plan.workload:
+            return ()
+        dilation = self._scale.time_dilation
+        by_iteration = [
+            self._plan.workload.reports(*(np.rint(t / dilation).astype(np.int64) for t in (r.started, r.finished)))
+            for r in self._halves[False].results
+        ]
+        return tuple(mean_report(of_job) for of_job in zip(*by_iteration, strict=True))
+
     def _algbw(self, size: Size, time_s: float) -> float:
-        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided."""
+        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided. A workload
+        computes as well: it has none."""
+        if self._plan.workload:
+            return math.nan
         return kpis.algbw_gbytes_s(size.emulated_bytes * self._scale.size_scale, time_s)
 
     def _in_place(self, size: Size, half: _Half) -> InPlace:

@@ -1,7 +1,7 @@
 """Where an experiment's ranks are: its fabric and their hosts, whatever they will send. Pure."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 import controller
 from lab.errors import LabError
 from lab.experiment import Experiment
+from lab.helpers import Helpers, helpers_of, role_needed
 from lab.interfaces import Interfaces, interfaces
 from lab.scale import Load, Scale
-from lab.wire import FRAMES_PER_ACK, mss_bytes
 from topologies import Fabric, Topology, topology, user_code
 from topologies.conformance import check_fabric
 from topologies.describe import Distances
 from topologies.impairments import Impairments
 from topologies.rails import HB_RATE
 from topologies.topology import build
+from traffic import TRANSPORTS
+from traffic.framing import Framing
 from traffic.placement import place
 
 # Schedules grow with the ranks squared: a ring of these has two million sends.
@@ -27,20 +29,31 @@ MAX_RANKS = 1024
 
 @dataclass(frozen=True)
 class Site:
-    """Where an experiment's ranks are. fabric: in hardware units; hosts: rank -> host name."""
+    """Where an experiment's ranks are. fabric: in hardware units; hosts: rank -> host name, an algorithm's helpers last."""
 
     experiment: Experiment
     topology: Topology
     fabric: Fabric
     hosts: tuple[str, ...]
 
-    @property
-    def ranks(self) -> int:
-        return len(self.hosts)
+    @cached_property
+    def members(self) -> tuple[str, ...]:
+        return tuple(host for host in self.hosts if not self.fabric.node(host).is_helper)
 
     @property
-    def mss(self) -> int:
-        return mss_bytes(self.experiment.mtu)
+    def ranks(self) -> int:
+        """Helpers do not count."""
+        return len(self.members)
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        return self.hosts[self.ranks :]
+
+    @property
+    def framing(self) -> Framing:
+        """Of the transport; of a user's program TCP's, as most use it."""
+        framing: Framing = TRANSPORTS[self.experiment.transport].framing(self.experiment.mtu)
+        return framing
 
     def impairments(self, scale: Scale) -> Impairments:
         """What the machine's links do to frames, every time multiplied as the scale says."""
@@ -76,13 +89,15 @@ class Site:
         Its bytes are its own: no size is to be divided."""
         src = np.arange(self.ranks)
         crossed = Distances(self.fabric).links_between(self.hosts, src, (src + self.ranks // 2) % self.ranks) + 1
-        frames_per_s = self.nic_mbps_by_rank * 1e6 / 8 / self.mss * (1 + 1 / FRAMES_PER_ACK)
+        frames_per_s = (
+            self.nic_mbps_by_rank * 1e6 / 8 / self.framing.payload_bytes * (1 + 1 / self.framing.frames_per_ack)
+        )
         return Load(
             frame_hops_per_s=float((frames_per_s * np.where(np.isfinite(crossed), crossed, 0)).sum()),
             traffic_s=0.0,
             step_bytes=math.inf,
             rate_mbps=self.nic_mbps,
-            mss=self.mss,
+            mss=self.framing.payload_bytes,
         )
 
 
@@ -94,11 +109,22 @@ def site(experiment: Experiment) -> Site:
     fabric = _fabric(experiment, made)
     _check_jitter(experiment, fabric)
     _ask_policy(experiment, fabric)
-    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
+    ranks = len(fabric.accelerators) if experiment.ranks is None else experiment.ranks
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     return Site(experiment, made, fabric, hosts)
+
+
+def with_helpers_of(chosen: Site) -> tuple[Site, Helpers | None]:
+    """The site with hosts for the algorithm's helpers, if it needs any, and what those are."""
+    e = chosen.experiment
+    helpers = helpers_of(e, chosen.fabric, chosen.members)
+    if helpers is None:
+        return chosen, None
+    fabric = helpers.attached(chosen.fabric, e.delay_us or 0.0)
+    attached = (node.name for node in fabric.helpers[-len(helpers.at) :])
+    return replace(chosen, fabric=fabric, hosts=(*chosen.members, *attached)), helpers
 
 
 def require_shapeable(chosen: Site) -> None:
@@ -108,7 +134,9 @@ def require_shapeable(chosen: Site) -> None:
 
 
 def fabric_of(experiment: Experiment) -> Fabric:
-    """The experiment's fabric, in hardware units."""
+    """The experiment's fabric, in hardware units, with the algorithm's helpers."""
+    if role_needed(experiment):
+        return with_helpers_of(site(experiment))[0].fabric
     return _fabric(experiment, _topology(experiment))
 
 

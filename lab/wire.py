@@ -11,23 +11,18 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Port
 from topologies.shaping import shapes
+from traffic.framing import Framing
 from traffic.schedule import Connection
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# Ethernet 14 (tc counts no CRC, preamble or gap), IPv4 20, TCP 20 with the 12 bytes of timestamps (RFC 7323).
-ETHERNET_BYTES = 14
-TCP_IP_BYTES = 20 + 20 + 12
-ACK_BYTES = ETHERNET_BYTES + TCP_IP_BYTES
-FRAMES_PER_ACK = 2
 
 
 @dataclass(frozen=True)
 class Sends:
     """A schedule with sizes. connections: those in use; connection: (sends,) index into them, -1 for local operations;
     n_bytes: (sends,); dep_start (sends + 1,), deps: CSR, indices of others, which must have arrived, or left, where
-    `waits_to_leave` (deps,) says so; calc_s: (sends,) what local operations take, emulated."""
+    `waits_to_leave` (deps,) says so; calc_s: (sends,) what local operations take, emulated; framing: of the transport."""
 
     connections: Sequence[Connection]
     connection: Ints
@@ -36,14 +31,10 @@ class Sends:
     deps: Ints
     waits_to_leave: NDArray[np.bool_]
     calc_s: Floats
+    framing: Framing
 
     def __len__(self) -> int:
         return len(self.n_bytes)
-
-
-def mss_bytes(mtu: int) -> int:
-    """Payload of a full TCP segment."""
-    return mtu - TCP_IP_BYTES
 
 
 def levels(dep_start: Ints, deps: Ints) -> list[Ints]:
@@ -137,14 +128,15 @@ class Wire:
         self.rate_bytes_s = np.array([float(shaped[i].rate_bytes_s) if i in shaped else np.inf for i in paths.intfs])
         self.burst_bytes = np.array([float(shaped[i].burst_bytes) if i in shaped else np.inf for i in paths.intfs])
         self.delay_s = np.array([fabric.link_of(intf).delay_us for intf in paths.intfs]) * 1e-6
-        frames = -(-sends.n_bytes // mss_bytes(mtu))
-        self.send_bytes: Floats = sends.n_bytes + frames * float(ETHERNET_BYTES + TCP_IP_BYTES)
-        self.last_frame_bytes = np.minimum(self.send_bytes, mtu + ETHERNET_BYTES)
+        f = sends.framing
+        frames = -(-sends.n_bytes // f.payload_bytes)
+        self.send_bytes: Floats = sends.n_bytes + frames * float(f.header_bytes) + (frames > 0) * f.first_header_bytes
+        self.last_frame_bytes = np.minimum(self.send_bytes, f.frame_bytes)
         n, links = len(paths.start) - 1, len(paths.intfs)
         real = sends.connection >= 0
         on = sends.connection[real]
         data = totals(on, self.send_bytes[real], n)
-        self.ack_bytes = np.ceil(frames / FRAMES_PER_ACK) * ACK_BYTES
+        self.ack_bytes = np.ceil(frames / f.frames_per_ack) * f.ack_bytes
         acks = totals(on, self.ack_bytes[real], n)
         self.ack_share = np.divide(acks, data, out=np.zeros(n), where=data > 0)
         forth, back = np.repeat(data, np.diff(paths.start)), np.repeat(acks, np.diff(paths.back_start))

@@ -13,7 +13,9 @@ MODULES = {
     "pandas": ("pandas", "numpy"),
     "pyarrow.parquet": ("pyarrow", "numpy"),
     "pyroute2": ("pyroute2",),
+    "networkx": ("networkx",),
     "scapy.layers.inet": ("scapy",),
+    "scipy.optimize": ("scipy", "numpy"),
     "controller.ryu_compat": ("ryu", "eventlet", "WebOb", "tinyrpc", "msgpack", "netaddr"),
 }
 

@@ -181,6 +181,7 @@ class _Iteration:
         self._r = replay
         self._stall_s = stall_s
         self._lifeline = lifeline
+        self._background = replay.transport.background
         self._waits_for = replay.n_deps[:]
         self._left = len(replay)
         self._ready = array("q", bytes(8 * len(replay)))
@@ -209,7 +210,10 @@ class _Iteration:
             self._outboxes = {box.stream.fileno(): box for box in self._outbox_of}
             for fd, box in self._inboxes.items():
                 self._open_next(box)
-                poll.register(fd, select.EPOLLIN)
+                if fd >= 0:
+                    poll.register(fd, select.EPOLLIN)
+            if self._background is not None:
+                poll.register(self._background.fileno(), select.EPOLLIN)
             if self._lifeline is not None:
                 poll.register(self._lifeline, select.EPOLLIN)
             self._start = self._told = self._r.clock()
@@ -228,6 +232,9 @@ class _Iteration:
         for fd, _ in events:
             if fd in self._inboxes:
                 self._receive(self._inboxes[fd])
+            elif self._background is not None and fd == self._background.fileno():
+                for readable in self._background.serve():
+                    self._receive(self._inboxes[readable])
             elif fd == self._lifeline:
                 raise TransportError(f"the network is gone: {self._outstanding()}")
             else:

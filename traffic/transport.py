@@ -1,6 +1,6 @@
 """What the replay engine asks of a transport, and what a transport tells of itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,16 +49,20 @@ class WireFlow:
 
 @dataclass(frozen=True, slots=True)
 class TransportCounters:
-    """Cumulative since the transport was opened: segments sent again, and segments sent."""
+    """Cumulative since the transport was opened: segments sent again, and segments sent; of a transport in user space, frames
+    that its hosts lost, at a full socket or queue, not the fabric."""
 
     retransmits: int
     segments: int
+    dropped_host: int = 0
 
 
 class Stream(Protocol):
     """A connection's data, in its one direction: non-blocking, ordered, reliable, with a descriptor that epoll can watch."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """Negative: not a descriptor but a number, by which the transport's background tells that the stream can be read;
+        such a stream takes all that is sent."""
 
     def send(self, data: memoryview, /) -> int: ...
 
@@ -66,6 +70,16 @@ class Stream(Protocol):
 
     def expect(self, n_bytes: int, /) -> None:
         """Be readable once `n_bytes` have come, not at every segment. A hint: earlier is allowed, never later."""
+
+
+class Background(Protocol):
+    """What a transport in user space does between the calls of its streams: packets in and out, timers."""
+
+    def fileno(self) -> int:
+        """Readable when there is something to do; an epoll descriptor is one, and epoll can watch it."""
+
+    def serve(self) -> Iterable[int]:
+        """Do it, and tell the streams that can be read, by fileno; again those that still can be after they were read."""
 
 
 class Transport(Protocol):
@@ -84,6 +98,10 @@ class Transport(Protocol):
 
     @property
     def receivers(self) -> Mapping[Connection, Stream]: ...
+
+    @property
+    def background(self) -> Background | None:
+        """None where the kernel does the work and streams have descriptors."""
 
     def counters(self) -> TransportCounters: ...
 

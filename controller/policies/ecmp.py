@@ -17,10 +17,10 @@ from topologies.fabric import Fabric, Node
 
 @multipath
 def ecmp(fabric: Fabric, down: frozenset[int]) -> dict[str, SwitchRules]:
-    return route(fabric, down, _spread)
+    return route(fabric, down, spread)
 
 
-def _spread(switch: Node, _prefix: int, ports: tuple[int | None, ...]) -> tuple[Forward, GroupRule | None]:
+def spread(switch: Node, _prefix: int, ports: tuple[int | None, ...]) -> tuple[Forward, GroupRule | None]:
     # The wire format has 16 bits for the basis.
     basis = (switch.dpid or 0) & 0xFFFF
     return only_port(ports) or Bundle(basis, ports), None

@@ -12,6 +12,9 @@ from lab.experiment import Experiment
 _SECONDS = Target("ours", high=60)
 _ALL = Target("ratio", 1, 1)
 _PREDICTED = Target("ratio", 0.98, 1.02)
+_MODEL = Target("ratio", 0.97, 1.03)
+_ONE_SWITCH = "spine-leaf:spines=1,leaves=1,hosts_per_leaf=8"
+_RAILS = "rail-optimised:servers=4,gpus_per_server=4"
 _FABRIC = "spine-leaf:spines=2,leaves=4,hosts_per_leaf=4"
 
 
@@ -45,6 +48,27 @@ def _jct(rate_mbps: int, most: float, quick: bool) -> list[Figure]:
     measured, roofline = float(first["time_s"]), float(first["roofline_s"])
     ratio = figure(f"{name} / roofline", measured, "s", Target("ratio", high=most), peer=roofline, note=_spread(first))
     return [ratio, *(_predicted(name, row) for row in rows)]
+
+
+def model(*, quick: bool) -> list[Figure]:
+    """Measured over predicted, algorithm by algorithm, with messages of 100 ms and more."""
+    collectives = (
+        ("all_reduce", "ring"), ("all_reduce", "halving-doubling"), ("all_reduce", "double-binary-tree"),
+        ("all_to_all", "pairwise"),
+    )  # fmt: skip
+    runs = [
+        (where, fabric, *c) for where, fabric in (("switch", _ONE_SWITCH), ("fabric", _FABRIC)) for c in collectives
+    ]
+    runs += [("rails", _RAILS, "all_reduce", "hierarchical"), ("rails", _RAILS, "all_to_all", "hierarchical")]
+    figures = []
+    for where, fabric, collective, algorithm in runs[:1] if quick else runs:
+        traffic = ("--collective", collective, "--algorithm", algorithm, "-b", "5M", "-e", "5M", "-n", 3, "-w", 1)
+        network = ("--topology", fabric, "--link-rate", "20Mbit", "--scale", "1")
+        _, (row,) = machine.run(*network, *traffic, python=sys.executable, deadline_s=300)
+        measured, predicted = float(row["time_s"]), float(row["predicted_s"] or "nan")
+        name = f"{where}, {algorithm}" + (" a2a" if collective == "all_to_all" else "")
+        figures.append(figure(name, measured, "s", _MODEL, peer=predicted, note=_spread(row)))
+    return figures
 
 
 def _predicted(name: str, row: Mapping[str, str]) -> Figure:

@@ -143,9 +143,9 @@ def _bridges(fabric: Fabric, patched: dict[str, str], *, veth: bool = True) -> I
 
 
 @contextmanager
-def controller(fabric: Fabric, policy: str = "ecmp") -> Iterator[subprocess.Popen[bytes]]:
+def controller(fabric: Fabric, policy: str = "ecmp", *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A running controller process; ended by SIGTERM."""
-    process = start_controller(fabric, policy)
+    process = start_controller(fabric, policy, 6653, *options)
     try:
         yield process
     finally:
@@ -153,11 +153,14 @@ def controller(fabric: Fabric, policy: str = "ecmp") -> Iterator[subprocess.Pope
         process.wait(5)
 
 
-def start_controller(fabric: Fabric, policy: str = "ecmp", port: int = 6653) -> subprocess.Popen[bytes]:
+def start_controller(fabric: Fabric, policy: str = "ecmp", port: int = 6653, *options: str) -> subprocess.Popen[bytes]:
     Path("/run/fabric.json").write_text(fabric.to_json())
     with open("/run/controller.log", "ab") as log:
         return subprocess.Popen(
-            f"{sys.executable} -m controller --fabric /run/fabric.json --policy {policy} --port {port}".split(),
+            [
+                *f"{sys.executable} -m controller --fabric /run/fabric.json --policy {policy} --port {port}".split(),
+                *options,
+            ],
             cwd=ROOT,
             stdout=log,
             stderr=log,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller import POLICIES, fits, rules_of
-from controller.actions import Action, Bundle, GotoTable, Multipath, Output, SetField, ShiftLabel
+from controller.actions import Action, Bundle, ForgetInPort, GotoTable, Multipath, Output, SetField, ShiftLabel
 from controller.changes import Step, diff
 from controller.flow import UDP
 from controller.match import Match
@@ -59,6 +59,7 @@ def test_a_pipeline_survives_the_wire() -> None:
         (Multipath(9, 7), Multipath(0xFFFF, 65536, 1), GotoTable(1)),
         (SetField("eth_dst", "02:00:00:00:00:01"), GotoTable(4)),
         (ShiftLabel(7), Output(3)),
+        (ForgetInPort(), Output(3)),
     ]
     for actions in pipeline:
         rule = FlowRule(Match(ipv4_dst="198.18.0.0/15"), actions)

@@ -64,6 +64,14 @@ def test_a_policy_that_does_not_fit_the_fabric_is_refused_in_one_line(fabric_fil
     )
 
 
+def test_circuits_without_an_optical_switch_are_refused_in_one_line(fabric_file: str) -> None:
+    status, text = controller("--fabric", fabric_file, "--dark", "25ms")
+    assert status == 2
+    assert text == "controller: fabric spine-leaf has no optical switch: use ocs-leaf or ocs-dragonfly\n"
+    status, text = controller("--fabric", fabric_file, "--dark", "25ms", "--policy", "single-path")
+    assert (status, text) == (2, "controller: --dark routes over circuits: leave out --policy and --flows\n")
+
+
 def test_a_policy_that_fails_is_refused_in_one_line(fabric_file: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def POLICY(fabric, down):\n    return 1 / 0\n")
     status, text = controller("--fabric", fabric_file, "--policy", f"{tmp_path}/mine.py:POLICY")

@@ -1,17 +1,20 @@
 """The fluid model against shares and times worked out by hand, and against the model of whole levels where both hold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lab.fluid import Fluid, Latency, max_min
 from lab.level_walk import LevelWalk
-from lab.wire import Paths, Sends, mss_bytes
+from lab.wire import Paths, Sends
 from topologies import Fabric, Port, topology
+from traffic.framing import rocev2, tcp
 from traffic.schedule import Connection
 
 NO_LATENCY = Latency(per_hop_s=0.0, end_s=0.0)
 MTU = 9000
-MSS = mss_bytes(MTU)
+MSS = tcp(MTU).payload_bytes
 RATE_MBPS = 50.0
 # With half an acknowledgement of 66 bytes in the other direction, which no test's data goes.
 FRAME_S = (MSS + 66) * 8 / (RATE_MBPS * 1e6)
@@ -31,6 +34,7 @@ def sends(*rows: tuple[Connection, int, WAITS], calc_s: float = 0.0) -> Sends:
         # A rank waits for the arrival of what is sent to it, and for its own to leave.
         np.array([rows[a][0][1] != c[0] for c, _, after in rows for a in after], dtype=bool),
         np.array([calc_s if c[0] == c[1] else 0.0 for c, _, _ in rows]),
+        tcp(MTU),
     )
 
 
@@ -66,6 +70,27 @@ def test_a_parking_lot_is_shared_link_by_link() -> None:
 def test_one_message_takes_its_frames_less_the_burst_and_the_last_frame() -> None:
     (alone,) = arrivals(2, sends(((0, 1, 0), 100, ())))
     assert alone == pytest.approx(99 * FRAME_S - BURST_S)
+
+
+def test_a_message_in_rocev2_packets() -> None:
+    """100 packets of 4096 bytes: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, and 16 of RETH once; an acknowledgement of 62
+    for every 16th packet and the last."""
+    one = sends(((0, 1, 0), 1, ()))
+    fabric, ports = star(2)
+    there, back = ([ports[a], fabric.peer(ports[b])] for a, b in ((0, 1), (1, 0)))
+    paths = Paths.of(one.connections, {(0, 1, 0): there}, {(0, 1, 0): back})
+    what = replace(one, n_bytes=np.array([100 * 4096]), framing=rocev2(MTU))
+    found = Fluid(fabric, what, paths, MTU, NO_LATENCY).run()
+    n_bytes = 100 * (4096 + 58) + 16
+    assert found.bytes_by_intf[ports[0].intf] == n_bytes
+    assert found.bytes_by_intf[ports[1].intf] == 7 * 62
+    assert found.seconds == pytest.approx((n_bytes - 4154) * 8 / (RATE_MBPS * 1e6) - BURST_S)
+
+
+@pytest.mark.parametrize(("mtu", "path_mtu"), [(9000, 4096), (4156, 4096), (4155, 2048), (1500, 1024), (576, 512)])
+def test_the_path_mtu_is_the_largest_that_fits_with_its_headers(mtu: int, path_mtu: int) -> None:
+    """IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4."""
+    assert rocev2(mtu).payload_bytes == path_mtu
 
 
 def test_the_shorter_of_two_ends_first_and_leaves_its_share() -> None:

@@ -183,3 +183,10 @@ def test_a_format_is_known_by_name_or_ending() -> None:
     assert split_spec("dir.d/a.xml") == ("msccl", "dir.d/a.xml")
     assert split_spec("C:a.goal") == ("goal", "C:a.goal")
     assert set(UNSIZED) <= set(FORMATS)
+
+
+def test_a_files_workload_and_a_schedule_clash(chain: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[workload]\nworkload = "llama2-7b"\n')
+    assert cli.main(["predict", str(file), "--schedule", chain]) == 2
+    assert "both say what is sent: leave one of them out" in capsys.readouterr().err

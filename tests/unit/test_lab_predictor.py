@@ -7,14 +7,15 @@ import pytest
 
 from lab.fluid import Latency
 from lab.predictor import predict, roofline_s
-from lab.wire import Sends, levels, mss_bytes
+from lab.wire import Sends, levels
 from topologies import Fabric, Port, topology
+from traffic.framing import tcp
 from traffic.schedule import Connection
 
 NO_LATENCY = Latency(per_hop_s=0.0, end_s=0.0)
 
 
-def ring(n: int, n_bytes: int) -> Sends:
+def ring(n: int, n_bytes: int, mtu: int = 9000) -> Sends:
     """All-reduce over a ring: 2(n-1) steps, send t of rank r depends on what r received at t - 1."""
     steps = 2 * (n - 1)
     rank = np.tile(np.arange(n), steps)
@@ -24,7 +25,7 @@ def ring(n: int, n_bytes: int) -> Sends:
     start = np.concatenate(([0], np.cumsum(has_dep))).astype(np.int64)
     connections = [(r, (r + 1) % n, 0) for r in range(n)]
     no_waits, no_calc = np.zeros(len(deps), bool), np.zeros(n * steps)
-    return Sends(connections, rank, np.full(n * steps, n_bytes), start, deps, no_waits, no_calc)
+    return Sends(connections, rank, np.full(n * steps, n_bytes), start, deps, no_waits, no_calc, tcp(mtu))
 
 
 def shortest(fabric: Fabric, n: int) -> dict[Connection, list[Port]]:
@@ -75,7 +76,7 @@ def test_a_cycle_is_not_a_schedule() -> None:
 
 def test_ring_without_latency_is_headers_over_roofline() -> None:
     """Every edge carries 2(n-1) messages: frames of MSS + 66 bytes, an acknowledgement of 66 for every second frame."""
-    n, frames, mss = 16, 40, mss_bytes(9000)
+    n, frames, mss = 16, 40, tcp(9000).payload_bytes
     fabric = emulated(50)
     result = predict(fabric, ring(n, frames * mss), shortest(fabric, n), 9000, latency=NO_LATENCY)
     step_s = (frames * (mss + 66) + frames / 2 * 66) * 8 / 50e6
@@ -86,7 +87,7 @@ def test_ring_without_latency_is_headers_over_roofline() -> None:
 
 
 def test_latency_longer_than_the_burst_is_paid_at_every_step() -> None:
-    n, mss = 4, mss_bytes(9000)
+    n, mss = 4, tcp(9000).payload_bytes
     fabric = emulated(50, "spine-leaf:spines=1,leaves=1")
     hosts = [h.name for h in fabric.hosts]
     paths = {
@@ -104,7 +105,7 @@ def test_a_slow_link_slows_the_whole_ring() -> None:
     """Every chunk crosses every edge: a link at half the rate doubles the bandwidth term."""
     from dataclasses import replace
 
-    n, mss = 16, mss_bytes(9000)
+    n, mss = 16, tcp(9000).payload_bytes
     fabric = emulated(50)
     paths = shortest(fabric, n)
     slow = replace(fabric, links=(replace(fabric.links[5], rate_mbps=25.0), *(x for x in fabric.links if x.index != 5)))
@@ -119,12 +120,12 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
     via = {k: paths[k] for k in paths}
     up, down = paths[3, 4, 0][1:3]
     via[2, 6, 0] = [fabric.scale_out_port("h3"), up, down, fabric.peer(fabric.scale_out_port("h7"))]
-    mss = mss_bytes(9000)
+    mss = tcp(9000).payload_bytes
 
     def at_once(*connections: Connection) -> Sends:
         m = len(connections)
         no_deps = np.zeros(m + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), np.zeros(m)
-        return Sends(connections, np.arange(m), np.full(m, 1000 * mss), *no_deps)
+        return Sends(connections, np.arange(m), np.full(m, 1000 * mss), *no_deps, tcp(9000))
 
     alone = predict(fabric, at_once((3, 4, 0)), via, 9000, latency=NO_LATENCY)
     both = predict(fabric, at_once((3, 4, 0), (2, 6, 0)), via, 9000, latency=NO_LATENCY)
@@ -135,7 +136,10 @@ def test_two_flows_on_one_uplink_take_twice_as_long_and_it_is_named() -> None:
 def test_nothing_to_send_takes_no_time() -> None:
     empty = np.zeros(0, dtype=np.int64)
     result = predict(
-        emulated(50), Sends((), empty, empty, np.zeros(1, np.int64), empty, np.zeros(0, bool), np.zeros(0)), {}, 9000
+        emulated(50),
+        Sends((), empty, empty, np.zeros(1, np.int64), empty, np.zeros(0, bool), np.zeros(0), tcp(9000)),
+        {},
+        9000,
     )
     assert (result.seconds, result.bottleneck) == (0.0, "")
 
@@ -165,11 +169,11 @@ def test_a_long_haul_s_delay_is_paid_wherever_the_ring_crosses_it() -> None:
 
     Before each step the links have rested, so a burst and a frame leave at once; that is all a step can save.
     """
-    n, frames, mss, rate_bytes_s, delay_s = 4, 36, mss_bytes(1500), 5e6 / 8, 0.1
+    n, frames, mss, rate_bytes_s, delay_s = 4, 36, tcp(1500).payload_bytes, 5e6 / 8, 0.1
     site = "multi-dc:site=spine-leaf(spines=1;leaves=1;hosts_per_leaf=2),links_per_pair=1"
     fabric = topology(site).build().scaled(rate_scale=80_000, time_dilation=100)
     paths = {(a, b, 0): fewest_links(fabric, a, b) for a in range(n) for b in ((a + 1) % n, (a - 1) % n)}
-    found = predict(fabric, ring(n, frames * mss), paths, 1500, latency=NO_LATENCY)
+    found = predict(fabric, ring(n, frames * mss, 1500), paths, 1500, latency=NO_LATENCY)
     step_s = (frames * (mss + 66) + frames / 2 * 66) / rate_bytes_s
     most_s = 6 * step_s + 3 * delay_s
     assert most_s - 6 * (1514 + 50 + 1514) / rate_bytes_s < found.seconds < most_s

@@ -74,6 +74,7 @@ class FakeTransport:
     """Streams for `connections`; as a context manager it closes them."""
 
     name = "fake"
+    background = None
 
     def __init__(self, connections: Sequence[Connection], portion: Portion = whole) -> None:
         self.flows: list[WireFlow] = []

@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
+from traffic.framing import tcp
 from traffic.schedule import Connection
 from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
 
@@ -51,6 +52,8 @@ class TcpTransport:
     """
 
     name = "tcp"
+    framing = staticmethod(tcp)
+    background = None
 
     def __init__(
         self,

@@ -1,0 +1,11 @@
+"""The circuits that carry the most demand, one way each: maximum-weight bipartite matching (Kuhn, "The Hungarian method for the
+assignment problem", 1955; solved as Crouse 2016 does, by scipy)."""
+
+from scipy.optimize import linear_sum_assignment
+
+from controller.circuits.slices import DemandMatrix, Parameters, Slice, without_idle
+
+
+def hungarian(demand: DemandMatrix, parameters: Parameters) -> tuple[Slice, ...]:
+    _, columns = linear_sum_assignment(demand, maximize=True)
+    return (Slice((without_idle(columns, demand),), parameters.slice_us),)

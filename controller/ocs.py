@@ -1,0 +1,172 @@
+"""Changes the circuits of real optical switches: carries out `circuits.changing`, and measures how long circuits were dark."""
+
+import logging
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from controller.circuits.changing import CrossConnects, Phase, check_bijective, reconfiguration, rules_of
+from controller.circuits.device import Manner
+from controller.circuits.plan_file import circuits_from_texts, texts_of
+from controller.circuits.routing import Circuits, OverCircuits, Ways
+from controller.circuits.uplinks import uplinks
+from controller.plan_runner import PlanRunner
+from controller.ryu_compat import hub
+from topologies.errors import EmulationError, Refused
+from topologies.shaping import OCS_ROLE
+
+if TYPE_CHECKING:
+    from controller.app import FabricApp
+
+log = logging.getLogger("controller")
+
+# Packet switches confirm within milliseconds; one that does not for so long has gone.
+_SETTLE_S, _POLL_S = 10.0, 0.001
+_REMEMBERED = 10_000
+# Beyond this the dark time is the software's, not the device's.
+_MOST_OF_REQUESTED = 1.5
+
+
+@dataclass(frozen=True)
+class Dark:
+    """What one cross-connect took to come up. achieved_us: from the switch's confirmation that what its ports had before is
+    torn down, or from the beginning where they had nothing, until it confirmed this one: not less than requested_us."""
+
+    change: int
+    ocs: str
+    source: int
+    target: int
+    requested_us: float
+    achieved_us: float
+
+    @property
+    def is_met(self) -> bool:
+        return self.achieved_us <= _MOST_OF_REQUESTED * self.requested_us
+
+
+class CircuitChanger:
+    """One change at a time; `history` has the last ones."""
+
+    def __init__(self, app: "FabricApp", manner: Manner) -> None:
+        self._app = app
+        self._manner = manner
+        self._lock = hub.BoundedSemaphore(1)
+        self.plan = PlanRunner(app, self, manner.device.longest_dark_us)
+        self.n_changes = 0
+        self.history: deque[Dark] = deque(maxlen=_REMEMBERED)
+        fabric = app.state.fabric
+        self.uplinks = uplinks(fabric)
+        self._ports = {
+            s.name: [p.number for p in fabric.ports_of(s.name)] for s in fabric.switches if s.role == OCS_ROLE
+        }
+
+    @property
+    def policy(self) -> OverCircuits:
+        policy = self._app.state.policy
+        assert isinstance(policy, OverCircuits)  # __main__ starts it with this one
+        return policy
+
+    def set(self, wanted: Circuits) -> list[Dark]:
+        """Returns when the circuits are up and all packet switches route over them. Raises Refused, EmulationError."""
+        for ocs, its in wanted.items():
+            if ocs not in self._ports:
+                raise Refused(f"{ocs} is no optical switch of this fabric: choose from {', '.join(self._ports)}")
+            check_bijective(ocs, its, self._ports[ocs])
+        with self._lock:
+            return self._set({ocs: dict(wanted.get(ocs, {})) for ocs in self._ports})
+
+    def _set(self, wanted: Circuits) -> list[Dark]:
+        present = {ocs: dict(self.policy.set_up.get(ocs, {})) for ocs in self._ports}
+        dark_us = self._manner.device.dark_us(self.n_changes, self._manner.seed)
+        planned = reconfiguration(
+            present,
+            wanted,
+            dict.fromkeys(self._ports, dark_us),
+            make_before_break=self._manner.make_before_break,
+        )
+        if not planned:
+            return []
+        if missing := [ocs for ocs in planned if ocs not in self._app.datapaths]:
+            raise EmulationError(f"{missing[0]} is not connected: its circuits stay as they are")
+        self.n_changes += 1
+        kept = {ocs: dict(its.items() & wanted[ocs].items()) for ocs, its in present.items()}
+        self._route(kept if self._manner.in_the_dark == "divert" else present)
+        threads = [
+            hub.spawn(self._carry_out, ocs, phases, dark_us, raise_error=True) for ocs, phases in planned.items()
+        ]
+        found = [dark for thread in threads for dark in thread.wait()]
+        self._route(None)
+        self.history.extend(found)
+        late = [dark for dark in found if not dark.is_met]
+        if late:
+            worst = max(dark.achieved_us for dark in late)
+            log.warning("change %d: dark for %.0f us, %.0f were asked for", self.n_changes, worst, dark_us)
+        return found
+
+    def _carry_out(self, ocs: str, phases: list[Phase], dark_us: float) -> list[Dark]:
+        """In a green thread for each optical switch: its phases, in time."""
+        found, now = [], dict(self.policy.set_up.get(ocs, {}))
+        since = time.monotonic()
+        for phase in phases:
+            _sleep_until(since + phase.wait_us / 1e6)
+            self._app.send({ocs: phase.steps}, self._app.datapaths)
+            confirmed = time.monotonic()
+            if phase.operation == "tear-down":
+                now = {i: o for i, o in now.items() if (i, o) not in phase.cross_connects}
+            else:
+                now |= dict(phase.cross_connects)
+                achieved_us = (confirmed - since) * 1e6
+                found += [Dark(self.n_changes, ocs, i, o, dark_us, achieved_us) for i, o in phase.cross_connects]
+            since = confirmed
+            self._holds(ocs, now)
+        return found
+
+    def _holds(self, ocs: str, cross_connects: CrossConnects) -> None:
+        """What the switch has confirmed: both sides of the comparison that convergence makes, so that it changes nothing."""
+        policy = self.policy
+        self._app.state.policy = replace(policy, set_up={**policy.set_up, ocs: cross_connects})
+        if ocs in self._app.state.installed:
+            self._app.state.installed[ocs] = rules_of(cross_connects)
+
+    def _route(self, circuits: Circuits | None) -> None:
+        """Packet switches send over these from now on, None = over all that are set; waits until they have confirmed it."""
+        self._app.state.policy = replace(self.policy, routed=circuits)
+        self._app.wake()
+        deadline = time.monotonic() + _SETTLE_S
+        while not self._app.state.is_converged:
+            if time.monotonic() > deadline:
+                raise EmulationError(f"packet switches have not confirmed their routes after {_SETTLE_S:g} s")
+            hub.sleep(_POLL_S)
+
+    # -- for people -------------------------------------------------------------------------------------------------
+
+    def set_by_name(self, texts: Any) -> dict[str, Any]:
+        """['leaf1 - leaf2', ...] are all circuits from now on. Raises Refused, in the words of a plan file."""
+        if not isinstance(texts, list):
+            raise Refused("circuits must be a list, such as ['leaf1:5 - leaf2:5', 'leaf3 > leaf4']")
+        found = self.set(circuits_from_texts(texts, self.uplinks, "circuits"))
+        return {"changed": [_plain(dark) for dark in found], **self.summary()}
+
+    def summary(self) -> dict[str, Any]:
+        set_up = self.policy.set_up
+        ways = Ways(self._app.state.fabric, set_up, self._app.state.down, self.policy.hop_limit)
+        return {
+            "circuits": texts_of(set_up, self.uplinks),
+            "unreachable": [list(pair) for pair in ways.unreachable],
+            "device": self._manner.device.name,
+            "in_the_dark": self._manner.in_the_dark,
+            "changes": self.n_changes,
+        }
+
+    def past(self) -> list[dict[str, Any]]:
+        return [_plain(dark) for dark in self.history]
+
+
+def _plain(dark: Dark) -> dict[str, Any]:
+    return {**asdict(dark), "met": dark.is_met}
+
+
+def _sleep_until(deadline: float) -> None:
+    while (left_s := deadline - time.monotonic()) > 0:
+        hub.sleep(left_s)

@@ -1,0 +1,7 @@
+"""RoCEv2: packets as bytes, the reliable connection and its congestion control as state machines, and batched sockets.
+
+    message -- sender -- frames -- port -- nic -- fabric -- nic -- packet -- receiver -- message
+
+Everything here is pure except `templates` (Scapy), `nic`, `batch` and `timer` (the kernel). Scapy is imported nowhere else:
+it is GPL-2.0-only, and slow where a packet is sent.
+"""

@@ -1,0 +1,67 @@
+"""One end of a reliable connection, as its packets show it."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from traffic.schedule import Connection
+
+UDP_PORT = 4791
+# The first number that Linux's software RoCE gives to a user's queue pair.
+_FIRST_QPN = 0x11
+_MAX_QPN = (1 << 24) - 1
+# The range that Linux picks RoCEv2 source ports from: IB_ROCE_UDP_ENCAP_VALID_PORT_MIN and up.
+FIRST_SOURCE_PORT = 0xC000
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePair:
+    """What is the same in every packet that it sends. ect: data packets say that they may be marked (ECT(0))."""
+
+    src_mac: str
+    dst_mac: str
+    src_ip: str
+    dst_ip: str
+    src_qpn: int
+    dst_qpn: int
+    src_port: int
+    dscp: int = 0
+    ect: bool = True
+    rkey: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value, most in (
+            ("source QP number", self.src_qpn, _MAX_QPN),
+            ("destination QP number", self.dst_qpn, _MAX_QPN),
+            ("UDP source port", self.src_port, 0xFFFF),
+            ("DSCP", self.dscp, 63),
+        ):
+            if not 0 <= value <= most:
+                raise ValueError(f"{what} {value}: allowed are 0 to {most}")
+
+
+def linux_source_port(local_qpn: int, remote_qpn: int) -> int:
+    """The UDP source port that Linux gives a connection without a flow label: the same in both directions.
+
+    rdma_calc_flow_label and rdma_flow_label_to_udp_sport in include/rdma/ib_verbs.h: the product of the numbers folded to
+    20 bits, those to 14. Few connections then share few ports, as they do in a real cluster.
+    """
+    label = local_qpn * remote_qpn
+    label ^= label >> 20
+    label ^= label >> 40
+    label &= 0xFFFFF
+    return FIRST_SOURCE_PORT | ((label & 0x3FFF) ^ (label >> 14))
+
+
+def queue_pair_numbers(host: Mapping[int, str], connections: Sequence[Connection]) -> list[tuple[int, int]]:
+    """(source's, destination's) of each connection: each host numbers its own, in the connections' order.
+
+    host: of each rank.
+    """
+    following: dict[str, int] = defaultdict(lambda: _FIRST_QPN)
+
+    def number(rank: int) -> int:
+        following[host[rank]] += 1
+        return following[host[rank]] - 1
+
+    return [(number(src), number(dst)) for src, dst, _ in connections]
