@@ -58,7 +58,9 @@ class RowMeasurement:
         self._transport, self._monitor, self._record, self._progress = transport, monitor, record, progress
         self._plan = expected.plan
         self._e = expected.plan.experiment
+        # The iterations, and of those when a send was outstanding: ranks that compute send nothing.
         self._busy: list[tuple[float, float]] = []
+        self._outstanding: list[tuple[float, float]] = []
         self._halves = {False: _Half()} | ({True: _Half()} if self._e.in_place else {})
 
     def measure(self, size: Size) -> RowResult:
@@ -98,6 +100,9 @@ class RowMeasurement:
         began = ended - result.duration_ns / 1e9
         wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
         self._busy.append((began, ended))
+        moves = ~self._plan.schedule.is_local
+        started_s, finished_s = result.started[moves] / 1e9, result.finished[moves] / 1e9
+        self._outstanding += [(began + a, began + b) for a, b in kpis.covered(started_s, finished_s)]
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
         sends = ~self._plan.schedule.is_local
@@ -175,7 +180,7 @@ class RowMeasurement:
             wrong=sum(half.wrong for half in self._halves.values()),
             switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
-            stall_s=window.longest_stall_s(self._busy),
+            stall_s=window.longest_stall_s(self._outstanding),
             segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.framing.payload_bytes).sum())
             * done,
             frames_per_step=self._plan.frames_per_step(size),
