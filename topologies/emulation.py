@@ -34,6 +34,7 @@ from topologies.netlink_readings import Counters, LinkReader
 from topologies.netlink_requests import End
 from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
 from topologies.tcp_buffers import tcp_buffers
+from topologies.tcp_timeout import least_timeout_ms
 
 ADDRESSINGS = ("l3", "l2")
 DATAPATHS = ("netdev", "system")
@@ -94,6 +95,7 @@ class Emulation:
         self.progress = progress
         self.run_dir = run_dir
         self.shapes = shapes(fabric, mtu)
+        self._least_timeout_ms = least_timeout_ms(self.shapes.values())
         self._delayed = [link for link in fabric.links if link.delay_us]
         self.seconds: dict[str, float] = {}
         self.is_up = False
@@ -241,7 +243,7 @@ class Emulation:
         """The host's one route out of this interface and what it must know of the other side."""
         gateway = self.fabric.gateway_ip if self.addressing == "l3" else None
         for network in self._networks(port):
-            yield netlink_requests.route(index, network, gateway, self.congestion_control)
+            yield netlink_requests.route(index, network, gateway, self.congestion_control, self._least_timeout_ms)
         if gateway:
             yield netlink_requests.neighbour(index, gateway, self.fabric.gateway_mac)
         else:

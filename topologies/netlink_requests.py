@@ -27,6 +27,7 @@ _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWNEIGH = 20, 24, 28
 _RTM_NEWQDISC, _RTM_NEWTCLASS, _RTM_NEWTFILTER = 36, 40, 44
 _IFF_UP = 1
 _NUD_PERMANENT = 0x80
+_RTAX_RTO_MIN = 13
 _RTNH_F_ONLINK = 4
 _RT_SCOPE_LINK = 253
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET: the kernel then needs no rate table
@@ -78,9 +79,15 @@ def address(index: int, ip: str, prefix_length: int) -> Request:
     return _request(ifaddrmsg, _RTM_NEWADDR, _NEW, fields, [("IFA_LOCAL", ip), ("IFA_ADDRESS", ip)], f"address {ip}")
 
 
-def route(index: int, network: str, via: str | None, congestion_control: str | None = None) -> Request:
+def route(
+    index: int,
+    network: str,
+    via: str | None,
+    congestion_control: str | None = None,
+    least_timeout_ms: int | None = None,
+) -> Request:
     """network: '198.18.0.0/15'. via: a gateway on this interface, whatever its own address; None = on the link.
-    congestion_control: of every TCP connection that takes the route."""
+    congestion_control, least_timeout_ms (for retransmission): of every TCP connection that takes the route."""
     destination, _, length = network.partition("/")
     fields = {"family": socket.AF_INET, "dst_len": int(length), "table": 254, "proto": 4, "type": 1}
     attrs: list[tuple[str, Any]] = [("RTA_DST", destination), ("RTA_OIF", index)]
@@ -89,8 +96,14 @@ def route(index: int, network: str, via: str | None, congestion_control: str | N
     else:
         fields["flags"] = _RTNH_F_ONLINK
         attrs.append(("RTA_GATEWAY", via))
+    metrics: list[tuple[str, Any]] = []
     if congestion_control is not None:
-        attrs.append(("RTA_METRICS", {"attrs": [("RTAX_CC_ALGO", congestion_control)]}))
+        metrics.append(("RTAX_CC_ALGO", congestion_control))
+    if least_timeout_ms is not None:
+        # Heeded only if it is locked (tcp_rto_min in the kernel's net/ipv4/tcp_input.c).
+        metrics += [("RTAX_LOCK", 1 << _RTAX_RTO_MIN), ("RTAX_RTO_MIN", least_timeout_ms)]
+    if metrics:
+        attrs.append(("RTA_METRICS", {"attrs": metrics}))
     return _request(rtmsg, _RTM_NEWROUTE, _CREATE | _REPLACE, fields, attrs, f"route to {network}")
 
 
