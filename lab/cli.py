@@ -40,6 +40,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "loss": ((), "PERCENT", "of frames, at random, on every scale-out link in each direction"),
     "ecn_threshold": ((), "TIME", "mark frames (CE) that would wait longer for a scale-out link"),
     "mtu": ((), "BYTES", "of every interface"),
+    "queue": ((), "FRAMES", "full ones that the queue of each link holds (default: 32, or two bandwidth-delay products)"),
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
@@ -70,7 +71,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "efficiency": ((), "SHARE", "of the workload: how much of it matrix products reach"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
-    "time_limit": ((), "TIME", "what scale = auto aims to stay within"),
+    "time_limit": ((), "TIME", "what scale = auto aims at; up to six times as long where messages would have too few frames"),
 }  # fmt: skip
 
 

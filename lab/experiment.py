@@ -28,6 +28,8 @@ DEFAULT_FILE = Path(__file__).resolve().parent.parent / "experiments" / "default
 MIN_MTU, MAX_MTU = 576, 9216
 # What a column of the results holds, and what no run comes to the end of.
 _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
+# Of 9014 bytes: a bfifo counts its limit in 32 bits.
+MAX_QUEUE_FRAMES = 400_000
 # NCCL's MAXCHANNELS.
 MAX_CHANNELS = 64
 # Of min_bytes and max_bytes, which nobody can write.
@@ -50,14 +52,15 @@ class Experiment:
     """Hardware units throughout: the scale says what the machine emulates.
 
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
-    own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a
-    traffic pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's
-    own; schedule: 'goal:FILE', in a collective's place; channels: connections between two ranks that share the
-    buffer; slice_bytes: of a message, at most, in one slice of the largest size's, None = whole messages; controller:
-    None = ours, or 'tcp:HOST:PORT'; helpers_at: the switches of the reducers or parameter servers that the algorithm
-    needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times
-    those that it speaks to; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`,
-    OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the machine and time_limit_s.
+    own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; queue_frames: that a link's
+    queue holds, None = 32, or two bandwidth-delay products; collective: or a traffic pattern, to which flows_per_host,
+    group_size and group_shift belong; algorithm: None = the collective's own; schedule: 'goal:FILE', in a collective's
+    place; channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice
+    of the largest size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; helpers_at: the switches of
+    the reducers or parameter servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their
+    links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every host; min_bytes to
+    max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the
+    machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of traffic.workloads.training.Training and lab.workload.Stragglers;
@@ -72,6 +75,7 @@ class Experiment:
     loss_percent: float = 0.0
     ecn_threshold_us: float | None = None
     mtu: int = 9000
+    queue_frames: int | None = None
     addressing: str = "l3"
     routing: str = "ecmp"
     controller: str | None = None
@@ -285,6 +289,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("fabric", "loss", _percent, "loss_percent"),
         _setting("fabric", "ecn_threshold", _quantity(parse_duration_us), "ecn_threshold_us"),
         _setting("fabric", "mtu", parse_mtu),
+        _setting("fabric", "queue", _between(1, MAX_QUEUE_FRAMES), "queue_frames"),
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),
         _setting("routing", "controller", _controller),

@@ -25,6 +25,8 @@ AUTO_MAX_MBPS = 200.0
 # What of the time limit is not traffic: building the fabric, connecting the ranks, writing the results.
 _FIXED_S = 12.0
 _MIN_TRAFFIC_SHARE = 0.5
+# How much longer than asked for a run may take so that its messages have enough frames.
+_STRETCH = 6
 _READABLE = (1, 2, 2.5, 4, 5, 8)
 
 
@@ -119,7 +121,8 @@ class Load:
 def choose_scale(load: Load, budget: Budget, time_limit_s: float) -> Scale:
     """`auto`: the fastest readable NIC rate within the budget, then the largest readable sizes within the time.
 
-    Time beats frames: where both cannot be had, the row says that its frames are too few.
+    Where that leaves too few frames, smaller factors for sizes, as far as `_STRETCH` times the time allows; where that is not
+    enough either, time beats frames and the row says that they are too few.
     """
     fastest = load.rate_mbps * budget.frame_hops_per_s * BUDGET_SHARE / max(load.frame_hops_per_s, 1e-9)
     in_use = max(load.fastest_mbps, load.rate_mbps)
@@ -131,7 +134,12 @@ def choose_scale(load: Load, budget: Budget, time_limit_s: float) -> Scale:
     if frames_per_step(load.step_bytes, load.mss, scale) >= MIN_FRAMES_PER_STEP:
         return scale
     # Rounding up to one digit may be what costs the frames: two digits read well enough.
-    return Scale(scale.rate_scale, _two_digits_above(least))
+    fits = Scale(scale.rate_scale, _two_digits_above(least))
+    if frames_per_step(load.step_bytes, load.mss, fits) >= MIN_FRAMES_PER_STEP:
+        return fits
+    longest, enough = max(least / _STRETCH, 1.0), load.step_bytes / load.mss / MIN_FRAMES_PER_STEP
+    sizes = (size for size in (_readable_below(enough), _two_digits_above(longest)) if longest <= size <= enough)
+    return Scale(scale.rate_scale, next(sizes, fits.size_scale))
 
 
 def frames_per_step(step_bytes: float, mss: int, scale: Scale) -> float:

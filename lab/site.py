@@ -63,6 +63,7 @@ class Site:
             jitter_us=e.jitter_us * scale.time_dilation,
             ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
             seed=e.seed,
+            queue_frames=e.queue_frames,
         )
 
     @property

@@ -94,7 +94,7 @@ class Emulation:
         self.impairments = impairments
         self.progress = progress
         self.run_dir = run_dir
-        self.shapes = shapes(fabric, mtu)
+        self.shapes = shapes(fabric, mtu, impairments.queue_frames)
         self._least_timeout_ms = least_timeout_ms(self.shapes.values())
         self._delayed = [link for link in fabric.links if link.delay_us]
         self.seconds: dict[str, float] = {}
@@ -393,7 +393,7 @@ class Emulation:
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         """Another rate for both directions, in place: nothing is dropped and the link is never open."""
-        new = shape(rate_mbps, self.mtu, link.delay_us)
+        new = shape(rate_mbps, self.mtu, link.delay_us, self.impairments.queue_frames)
 
         def reshape(port: Port) -> None:
             netlink.apply(netlink_requests.reshaping(netlink.index_of(port.intf), port.intf, new))

@@ -74,13 +74,15 @@ class Impairments:
     """Of every scale-out link, in both directions; times are emulated.
 
     loss: probability of a frame. jitter_us: by which a link's delay varies, up and down. ecn_threshold_us: the wait above
-    which a frame is marked, None = no marks. seed: of all that is random.
+    which a frame is marked, None = no marks. seed: of all that is random. queue_frames: that the queue of any link holds,
+    None = as `shaping.shape` has it.
     """
 
     loss: float = 0.0
     jitter_us: float = 0.0
     ecn_threshold_us: float | None = None
     seed: int = 1
+    queue_frames: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss <= 1:

@@ -62,19 +62,24 @@ class Shape:
         return math.ceil(self.burst_bytes * 1e9 / self.rate_bytes_s / _TICK_NS)
 
 
-def shape(rate_mbps: float, mtu: int, delay_us: float = 0.0) -> Shape:
+def shape(rate_mbps: float, mtu: int, delay_us: float = 0.0, queue_frames: int | None = None) -> Shape:
     """The shape of one direction of a link. rate_mbps: in Mbit/s of Ethernet frames without preamble and gap, as tc
-    counts; mtu: bytes of IP packet; delay_us: the link's one-way delay."""
+    counts; mtu: bytes of IP packet; delay_us: the link's one-way delay; queue_frames: full ones that the queue holds, None =
+    32, or what two bandwidth-delay products are."""
     if not 0 < rate_mbps < math.inf:
         raise TopologyError(f"rate {rate_mbps:g} Mbit/s cannot be shaped: a rate must be positive")
     require_mtu(mtu)
     rate = max(1, round(rate_mbps * 1e6 / 8))
     frame = mtu + ETHERNET_HEADER
-    round_trip_s = _STACK_S + LINKS_PER_ROUND_TRIP * delay_us * 1e-6
+    if queue_frames is None:
+        round_trip_s = _STACK_S + LINKS_PER_ROUND_TRIP * delay_us * 1e-6
+        limit_bytes = max(_QUEUE_FRAMES * frame, round(_QUEUE_BDPS * rate * round_trip_s))
+    else:
+        limit_bytes = queue_frames * frame
     return Shape(
         rate_bytes_s=rate,
         burst_bytes=max(frame + _BURST_SPARE_BYTES, round(_BURST_S * rate)),
-        limit_bytes=max(_QUEUE_FRAMES * frame, round(_QUEUE_BDPS * rate * round_trip_s)),
+        limit_bytes=limit_bytes,
         quantum=frame,
     )
 
@@ -90,10 +95,10 @@ def shaped_ports(fabric: Fabric) -> tuple[Port, ...]:
     return tuple(p for link in fabric.links for p in link.ports if fabric.node(p.node).role != OCS_ROLE)
 
 
-def shapes(fabric: Fabric, mtu: int) -> dict[str, Shape]:
+def shapes(fabric: Fabric, mtu: int, queue_frames: int | None = None) -> dict[str, Shape]:
     """Interface name -> its shape, for every shaped end of the fabric."""
     links = ((port.intf, fabric.link_of(port.intf)) for port in shaped_ports(fabric))
-    return {intf: shape(link.rate_mbps, mtu, link.delay_us) for intf, link in links}
+    return {intf: shape(link.rate_mbps, mtu, link.delay_us, queue_frames) for intf, link in links}
 
 
 # -- the audit ----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def test_default_file_is_the_documented_default() -> None:
     e = load()
     assert e.topology == "spine-leaf:spines=2,leaves=4,hosts_per_leaf=4"
     assert (e.routing, e.collective, e.transport, e.placement) == ("ecmp", "all_reduce", "tcp", "contiguous")
-    assert (e.min_bytes, e.max_bytes, e.step_factor) == (2**30, 2**31, 2)
+    assert (e.min_bytes, e.max_bytes, e.step_factor) == (2**30, 2**30, 2)
     assert (e.iterations, e.warmup_iterations, e.scale, e.seed, e.mtu) == (3, 1, None, 1, 9000)
 
 
@@ -112,7 +112,7 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
             "[fabric]\nspinez = 4\n",
             (
                 "x.toml: unknown key in [fabric] 'spinez': choose from delay, ecn_threshold, hosts_per_leaf, jitter, leaves, "
-                "link_rate, links_per_pair, loss, mtu, spines, topology"
+                "link_rate, links_per_pair, loss, mtu, queue, spines, topology"
             ),
         ),
         ("[run]\nseed = true\n", "x.toml: [run] seed = True must be a whole number"),

@@ -131,3 +131,10 @@ def test_a_delay_line_holds_all_that_is_under_way() -> None:
     assert wires.names(link) == ("wire7a", "wire7b")
     assert wires.far_name(link, a) == "wire7b"
     assert wires.far_name(link, b) == "wire7a"
+
+
+def test_a_queue_holds_the_frames_that_it_was_asked_to() -> None:
+    """Whatever the delay: 256 frames of 1500 bytes and Ethernet's 14."""
+    assert shape(1, 1500, queue_frames=256).limit_bytes == 256 * 1514
+    assert shape(1000, 1500, delay_us=1e6, queue_frames=1).limit_bytes == 1514
+    assert shape(1, 1500).limit_bytes == 32 * 1514
