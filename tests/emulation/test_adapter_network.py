@@ -41,6 +41,10 @@ def _inspect() -> dict[str, Any]:
             "host_queue": sh("tc qdisc show dev h1-eth0", "h1"),
             "features": sh("ethtool -k h1-eth0", "h1"),
             "address": sh("ip -d addr show dev h1-eth0", "h1"),
+            "sysfs": [
+                net.get("h1").cmd("ls /sys/class/net").split(),
+                net.get("h1").pexec("ls /sys/class/net")[0].split(),
+            ],
             "routes": sh("ip route", "h1"),
             "neighbours": sh("ip neigh", "h1"),
             "loopback": sh("ip -br addr show dev lo", "h1"),
@@ -173,6 +177,11 @@ def test_a_host_has_one_address_one_route_and_one_neighbour(seen: dict[str, Any]
     ]
     assert seen["neighbours"].strip() == "198.19.255.254 dev h1-eth0 lladdr 02:fa:b0:00:00:fe PERMANENT"
     assert "127.0.0.1/8" in seen["loopback"]
+
+
+def test_a_host_s_sysfs_shows_its_own_interfaces(seen: dict[str, Any]) -> None:
+    """As stock Mininet's does: programs look there."""
+    assert seen["sysfs"] == [["h1-eth0", "lo"]] * 2
 
 
 def test_hosts_are_told_what_measurements_need(seen: dict[str, Any]) -> None:
