@@ -21,7 +21,6 @@ REQUIRED_TOOLS = {
     "ovs-vsctl": "openvswitch-switch",
     "ovs-ofctl": "openvswitch-switch",
     "mnexec": "mininet",
-    "nsenter": "util-linux",
     "ip": "iproute2",
     "tc": "iproute2",
 }

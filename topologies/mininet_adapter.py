@@ -7,13 +7,14 @@
 Stock Mininet pays about 32 ms for each shaped link, because it types every command into a shell.
 """
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mininet.log import output
+from mininet.log import error, output
 from mininet.net import Mininet
 
 from topologies import namespaces
@@ -30,11 +31,14 @@ from topologies.shaping import Finding
 
 _CONNECT_DEADLINE_S = 30.0
 _LISTEN_DEADLINE_S = 5.0
+# Beyond the time that iperf sends for: a connection that nothing answers would be tried for two minutes.
+_ANSWER_DEADLINE_S = 5.0
 _POLL_S = 0.05
 
 
 class WorkingIperf(Mininet):  # type: ignore[misc]
-    """Mininet 2.3.0's `iperf` waits for a second line of results that iperf 2.1 no longer prints, for ever."""
+    """Mininet 2.3.0's `iperf` waits for a second line of results that iperf 2.1 no longer prints, and for a host that cannot
+    be reached, for ever."""
 
     def iperf(
         self,
@@ -45,21 +49,44 @@ class WorkingIperf(Mininet):  # type: ignore[misc]
         seconds: float = 5,
         port: int = 5001,
     ) -> list[str]:
-        """Mininet's: [server's rate, client's rate], for UDP with the asked one before; first and last host if unset."""
+        """Mininet's: [server's rate, client's rate], for UDP with the asked one before; first and last host if unset. As there,
+        '' is a rate that was not measured; why is said."""
         client, server = hosts or (self.hosts[0], self.hosts[-1])
         output(f"*** Iperf: testing {l4Type} bandwidth between {client} and {server}\n")
         options = ["-p", str(port), *(["-u"] if l4Type == "UDP" else []), *(["-f", fmt] if fmt else [])]
-        listener = server.popen(["iperf", "-s", *options])
+        bandwidth = ["-b", udpBw] if l4Type == "UDP" else []
+        sent, listener = "", server.popen(["iperf", "-s", *options])
         try:
             _wait_listening(server, port)
-            bandwidth = ["-b", udpBw] if l4Type == "UDP" else []
-            sent, _, _ = client.pexec(["iperf", "-c", server.IP(), "-t", str(seconds), *options, *bandwidth])
+            sent = _sent(client, server, seconds, [*options, *bandwidth])
+        except EmulationError as reason:
+            error(f"*** Error: {reason}\n")
         finally:
             listener.terminate()
             received = listener.communicate()[0].decode()
-        result = [*([udpBw] if l4Type == "UDP" else []), self._parseIperf(received), self._parseIperf(sent)]
+        rates = [self._parseIperf(text) if sent else "" for text in (received, sent)]
+        result = [*([udpBw] if l4Type == "UDP" else []), *rates]
         output(f"*** Results: {result}\n")
         return result
+
+
+def _sent(client: Any, server: Any, seconds: float, options: Sequence[str]) -> str:
+    """What iperf's client says in the end."""
+    process = client.popen(["iperf", "-c", server.IP(), "-t", str(seconds), *options])
+    try:
+        out, err = process.communicate(timeout=seconds + _ANSWER_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise EmulationError(
+            f"iperf from {client} to {server} got no answer within {seconds + _ANSWER_DEADLINE_S:g} s: "
+            f"see whether there is a way with `{client} ping {server}`"
+        ) from None
+    if process.returncode:
+        raise EmulationError(
+            f"iperf from {client} to {server}: {err.decode().strip() or f'status {process.returncode}'}"
+        )
+    return str(out.decode())
 
 
 def _wait_listening(server: Any, port: int) -> None:

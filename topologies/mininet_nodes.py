@@ -12,7 +12,7 @@ from typing import Any
 from mininet.link import Intf, Link
 from mininet.node import Host, OVSSwitch
 
-from topologies import namespaces, ovs_bridges
+from topologies import ovs_bridges
 from topologies.emulation import Emulation, mac
 from topologies.fabric import Link as FabricCable
 
@@ -86,13 +86,13 @@ class _LazyShell:
 
 
 class FabricHost(_LazyShell, Host):  # type: ignore[misc]
-    """A host in the namespace /run/netns/<its name>."""
+    """A host in the namespace /run/netns/<its name>, with a /sys that shows its interfaces."""
 
     isSetup = True
 
     def __init__(self, name: str, *, emulation: Emulation, **params: Any) -> None:
         self.emulation = emulation
-        self.enters = ("nsenter", f"--net={namespaces.path(name)}")
+        self.enters = ("ip", "netns", "exec", name)
         super().__init__(name, **params)
 
 

@@ -41,6 +41,10 @@ def _inspect() -> dict[str, Any]:
             "host_queue": sh("tc qdisc show dev h1-eth0", "h1"),
             "features": sh("ethtool -k h1-eth0", "h1"),
             "address": sh("ip -d addr show dev h1-eth0", "h1"),
+            "sysfs": [
+                net.get("h1").cmd("ls /sys/class/net").split(),
+                net.get("h1").pexec("ls /sys/class/net")[0].split(),
+            ],
             "routes": sh("ip route", "h1"),
             "neighbours": sh("ip neigh", "h1"),
             "loopback": sh("ip -br addr show dev lo", "h1"),
@@ -173,6 +177,11 @@ def test_a_host_has_one_address_one_route_and_one_neighbour(seen: dict[str, Any]
     ]
     assert seen["neighbours"].strip() == "198.19.255.254 dev h1-eth0 lladdr 02:fa:b0:00:00:fe PERMANENT"
     assert "127.0.0.1/8" in seen["loopback"]
+
+
+def test_a_host_s_sysfs_shows_its_own_interfaces(seen: dict[str, Any]) -> None:
+    """As stock Mininet's does: programs look there."""
+    assert seen["sysfs"] == [["h1-eth0", "lo"]] * 2
 
 
 def test_hosts_are_told_what_measurements_need(seen: dict[str, Any]) -> None:
@@ -416,6 +425,87 @@ def test_layer_2_gives_a_host_all_others_as_neighbours() -> None:
     assert " via " not in seen["routes"]
     assert " 2 received" in seen["ping"]
     assert "mtu 1500" in seen["mtu"]
+
+
+def _unanswered() -> dict[str, Any]:
+    """iperf to a host whose link is down, and to it again when that is up."""
+    with network(SpineLeaf(spines=0, leaves=1, hosts_per_leaf=2).build().with_links(rate_mbps=RATE_MBPS)) as net:
+        hosts, text = (net.get("h1"), net.get("h2")), io.StringIO()
+        handler, lg.handlers[0].stream = lg.handlers[0].stream, text
+        lg.setLogLevel("output")
+        try:
+            net.configLinkStatus("h2", "leaf1", "down")
+            begun = time.monotonic()
+            rates = net.iperf(hosts, seconds=0.5)
+            took_s = time.monotonic() - begun
+            net.configLinkStatus("h2", "leaf1", "up")
+            again = net.iperf(hosts, seconds=3)
+        finally:
+            lg.handlers[0].stream = handler
+        return {
+            "rates": rates,
+            "took_s": took_s,
+            "again": again,
+            "said": text.getvalue(),
+            "left": sh("pgrep -c iperf || true"),
+        }
+
+
+def test_iperf_to_a_host_that_does_not_answer_ends_and_says_so() -> None:
+    """Mininet's own waits for ever."""
+    seen = in_sandbox(_unanswered)
+    assert seen["rates"] == ["", ""]
+    assert seen["took_s"] < 15
+    assert (
+        "Error: iperf from h1 to h2 got no answer within 5.5 s: see whether there is a way with `h1 ping h2`"
+        in seen["said"]
+    )
+    assert all(rate.endswith("Mbits/sec") for rate in seen["again"]), seen
+    assert seen["left"].strip() == "0"
+
+
+def _varied() -> dict[str, Any]:
+    """TCP over a link whose rate goes 50, 5, 50 Mbit/s; (seconds, bytes that left, rate meanwhile) every tenth of a second."""
+    rates, windows = (50.0, 5.0, 50.0), []
+    with network(fabric()) as net:
+        link = net.fabric.link_of("leaf1-eth3")
+        ids = sh("ovs-vsctl get bridge leaf1 datapath_id")
+        server = net.get("h4").popen("iperf3 -s -1")
+        wait_for(lambda: sh("ss -Hltn sport = :5201", "h4"), 5, "iperf3's server")
+        client = net.get("h1").popen(f"iperf3 -c {net.get('h4').IP()} -t 8")
+
+        def left() -> tuple[float, int]:
+            return time.monotonic(), net.link_counters()["leaf1-eth3"].tx_bytes
+
+        try:
+            wait_for(lambda: left()[1] > 500_000, 5, "the flow")
+            for rate in rates:
+                net.set_link_rate(link, rate)
+                over = time.monotonic() + 1.5
+                while time.monotonic() < over:
+                    at, n_bytes = left()
+                    time.sleep(0.1)
+                    then, more = left()
+                    windows.append((then - at, more - n_bytes, rate))
+        finally:
+            client.kill()
+            server.kill()
+            client.communicate()
+            server.communicate()
+        kept = ids == sh("ovs-vsctl get bridge leaf1 datapath_id") and not net.audit()
+        return {"windows": windows, "kept": kept}
+
+
+def test_a_rate_changed_under_load_is_never_exceeded() -> None:
+    """Neither between two rates nor after: in no tenth of a second does more leave than the rate and one bucket. Afterwards as
+    much as before: 2 ms or a frame, and a frame's time of the clock between two readings of it."""
+    seen = in_sandbox(_varied)
+    assert seen["kept"]
+    for seconds, n_bytes, rate in seen["windows"]:
+        bucket = max(9064, 2e-3 * rate * 1e6 / 8)
+        assert n_bytes <= rate * 1e6 / 8 * (seconds + 0.005) + bucket + 2 * 9014, (seconds, n_bytes, rate)
+    by_rate = [sum(n for _, n, r in seen["windows"] if r == rate) for rate in (50.0, 5.0)]
+    assert 0 < by_rate[1] < by_rate[0] / 4
 
 
 def _large() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One collective by several algorithms: which are run, and the table of all."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -82,3 +83,27 @@ def test_predictions_as_json_are_one_document(capsys: pytest.CaptureFixture[str]
     assert (ring["algorithm"], server["algorithm"]) == ("ring", "parameter-server")
     # n^2 / (n - 1) for 16 ranks (serial phases), within the headers' and the latency's part.
     assert server["predicted_s"] / ring["predicted_s"] == pytest.approx(256 / 15, rel=0.05)
+
+
+@pytest.mark.parametrize("n", [4, 8, 16])
+@pytest.mark.parametrize("size", ["1MB", "10MB"])
+def test_the_ring_loses_two_latencies_for_each_step_more_whatever_the_size(
+    n: int, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T(ring) - T(halving-doubling) = 2 (n - 1 - log2 n) alpha on one switch, where alpha is a message's way over two links.
+    Of two delays, so that only what grows with alpha is left."""
+
+    def difference_s(delay: str) -> float:
+        algorithms.predict(
+            asked(
+                algorithm="ring,halving-doubling", topology=f"spine-leaf:spines=1,leaves=1,hosts_per_leaf={n}",
+                delay=delay, scale="1", link_rate="1Gbit", min_bytes=size, max_bytes=size,
+            ),
+            as_json=True,
+        )  # fmt: skip
+        ring, halving = json.loads(capsys.readouterr().out)
+        return float(ring["predicted_s"] - halving["predicted_s"])
+
+    assert difference_s("20ms") - difference_s("10ms") == pytest.approx(
+        2 * (n - 1 - math.log2(n)) * 2 * 10e-3, rel=1e-3
+    )

@@ -9,7 +9,7 @@ from controller import POLICIES, Policy, PolicyError, fits, multipath, policy, r
 from controller.actions import Bundle, Output
 from controller.conformance import FLOWS_PER_LINK, check_file, check_policy
 from controller.dataplane import DataPlane
-from controller.flow import UDP, Flow
+from controller.flow import TCP, UDP, Flow
 from controller.match import Match
 from controller.rules import FlowRule, SwitchRules
 from tests.unit.controller_fabrics import address, link_between, three_tier, two_rails
@@ -17,6 +17,7 @@ from topologies import TOPOLOGIES
 from topologies.dragonfly import Dragonfly
 from topologies.errors import Refused
 from topologies.fabric import Fabric
+from topologies.fat_tree import FatTree
 from topologies.spine_leaf import SpineLeaf
 from topologies.torus import Torus
 
@@ -112,6 +113,22 @@ def test_one_basis_for_all_polarises_and_one_per_switch_does_not() -> None:
 
     assert len(cores("ecmp")) == 4
     assert len(cores("ecmp-polarised")) < 4
+
+
+@pytest.mark.parametrize("proto", [TCP, UDP])
+def test_all_cores_of_a_fat_tree_carry_a_quarter_and_half_of_them_nothing_when_polarised(proto: int) -> None:
+    """256 flows from pod to pod that differ in source port alone: 64 +- 3 standard deviations (6.9) on each of four cores. With
+    one hash for both tiers the second repeats the first's choice: two cores of four, half of the flows on each."""
+    fabric = FatTree(4).build()
+    ends = address(fabric, "h1"), address(fabric, "h5")
+
+    def through(name: str) -> list[int]:
+        plane = DataPlane(fabric, rules_of(policy(name), fabric))
+        ways = (plane.path(Flow(*ends, proto, 20000 + i, 5001)) for i in range(256))
+        return sorted(Counter(fabric.peer(way[2]).node for way in ways).values())
+
+    assert len(through("ecmp")) == 4 and all(43 <= n <= 85 for n in through("ecmp"))
+    assert len(through("ecmp-polarised")) == 2 and all(104 <= n <= 152 for n in through("ecmp-polarised"))
 
 
 def test_pairs_a_stride_apart_share_a_path_unless_their_ports_differ() -> None:

@@ -285,6 +285,22 @@ def test_the_predicted_time_of_two_servers_by_hand(hb_rate_gbps: float, scale_up
     assert busiest in bottleneck
 
 
+@pytest.mark.parametrize(("nic", "hb_rate_gbps", "share"), [("50Gbit", 450, 0.111), ("25Gbit", 300, 0.083)])
+def test_forwarding_an_all_to_all_costs_the_ratio_of_the_rates(nic: str, hb_rate_gbps: int, share: float) -> None:
+    """Rail-only, by PXN: what goes to other servers, (n - g)/n of the buffer, passes the NIC once and as much the HB domain, its
+    own blocks among it, one after the other: 1 + B_NIC / B_HB times the NIC's time (the rail-only paper: 8.2 to 11.2 %)."""
+    p = planned(
+        topology=f"rail-only:servers=4,gpus_per_server=4,hb_rate_gbps={hb_rate_gbps}", collective="all_to_all",
+        link_rate=nic, min_bytes="4G", max_bytes="4G",
+    )  # fmt: skip
+    scale = Scale(1000, 1)
+    (size,) = p.sizes(scale)
+    found = forecast_of(p, scale).prediction(size, scale)
+    assert found is not None
+    nic_s = size.emulated_bytes * 12 / 16 * (9014 + 33) / 8948 * 8 / (p.nic_mbps / 1000 * 1e6)
+    assert found.seconds / nic_s - 1 == pytest.approx(share, abs=0.003)
+
+
 def test_local_operations_cross_nothing_and_are_sent_nowhere() -> None:
     """An all-to-all keeps its own block: 15 of 16 parts of S leave each rank, 3 of 16 for its own server, and 9 more of 16 to
     the rank there on whose rail they go on."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from lab import cli
 from lab.experiment import Experiment
 from lab.plan import plan
-from topologies import TopologyError, topology
+from topologies import TopologyError, graphml, topology
 from topologies.conformance import check_topology
 from topologies.drawing import svg
 from topologies.fabric import Fabric
@@ -54,6 +55,27 @@ def test_a_run_over_it_can_be_planned(exported: Path) -> None:
     planned = plan(Experiment(topology=str(exported), link_rate_mbps=100_000.0))
     assert planned.ranks == len(topology("rail-optimised").build().hosts)
     assert planned.nic_mbps == 100_000.0
+
+
+def test_one_cable_at_half_the_rate_doubles_the_ring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every chunk of a ring crosses every edge. To have a slow cable: write the fabric, edit its rate, run the file."""
+    file, edited = tmp_path / "written.graphml", tmp_path / "edited.graphml"
+    assert cli.main(["describe", "--topology", "spine-leaf:spines=1,leaves=2", "--graphml", str(file)]) == 0
+    fabric = topology(str(file)).build()
+    slow = fabric.link_of("h3-eth0")
+    links = (replace(x, rate_mbps=x.rate_mbps / 2) if x is slow else x for x in fabric.links)
+    edited.write_text(graphml.to_graphml(replace(fabric, links=tuple(links))))
+
+    def predicted(topology: Path) -> tuple[float, str]:
+        capsys.readouterr()
+        options = ["--scale", "8000:64", "-b", "4G", "-e", "4G", "--json"]
+        assert cli.main(["predict", "--topology", str(topology), *options]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        return row["predicted_s"], row["bottleneck"]
+
+    (even_s, _), (slow_s, busiest) = predicted(file), predicted(edited)
+    assert slow_s / even_s == pytest.approx(2, rel=0.03)
+    assert busiest in ("h3->leaf1", "leaf1->h3")
 
 
 @pytest.mark.parametrize(

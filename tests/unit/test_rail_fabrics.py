@@ -200,6 +200,23 @@ def test_a_run_over_rails_that_nothing_joins_is_refused_with_the_first_pairs(sca
     )
 
 
+@pytest.mark.parametrize(
+    ("ranks", "pairs"),
+    [
+        (
+            8,
+            "2 of 8 pairs that the scale-out network of rail-only does not join, first s1g4 -> s2g1, s2g4 -> s1g1: use",
+        ),
+        # Four and one: back to the first rank it is one rail.
+        (5, "1 of 5 pairs that the scale-out network of rail-only does not join, first s1g4 -> s2g1: use"),
+    ],
+)
+def test_a_ring_round_two_servers_is_refused_with_every_pair_across_rails(ranks: int, pairs: str) -> None:
+    with pytest.raises(Refused) as refused:
+        planned(topology="rail-only:servers=2,gpus_per_server=4", algorithm="ring", ranks=ranks)
+    assert pairs in str(refused.value)
+
+
 def test_a_collective_without_a_schedule_for_rails_that_nothing_joins_is_refused() -> None:
     with pytest.raises(Refused, match=r"s3g4 -> s4g1: use another --topology, --placement or --collective$"):
         planned(topology="rail-only", collective="sendrecv")
