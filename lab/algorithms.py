@@ -33,7 +33,7 @@ def are_several(experiment: Experiment) -> bool:
 
 def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
     """The experiment by each of its algorithms; of `all`, those that cannot be run on this fabric stand in the second with the
-    reason. Refuses names that do not exist, or cannot be run where they are asked for by name."""
+    reason. Refuses names that do not exist, or cannot be run where they are asked for by name; and `all` where none can."""
     text = str(experiment.algorithm)
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if text == ALL:
@@ -52,6 +52,9 @@ def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
             left_out[name] = f"{planned.fabric.name} has no HB domains to forward in"
         else:
             found.append(one)
+    if not found:
+        first, reason = next(iter(left_out.items()))
+        raise LabError(f"no algorithm of {experiment.collective} can be run so; {first}: {reason}")
     return found, left_out
 
 
@@ -87,8 +90,9 @@ def predict(experiment: Experiment, *, as_json: bool) -> None:
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """By size, and within a size by time; comment lines, as the rows stand above as nccl-tests prints them."""
-    found = sorted(rows, key=lambda row: (int(row["size_bytes"]), _number(row["time_s"])))
+    """By size, and within a size by time, what is invalid or has no time last; comment lines, as the rows stand above as
+    nccl-tests prints them."""
+    found = sorted(rows, key=_place)
     lines = [
         f"# {'size':>10}  {'algorithm':<24} {'time (us)':>12} {'busbw (GB/s)':>13} {'jct_ratio':>10} {'predicted (us)':>15}"
     ]
@@ -99,7 +103,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         )  # fmt: skip
         lines.append(
             f"# {format_size(int(row['size_bytes'])):>10}  {row['algorithm']:<24} "
-            + "{:>12.1f} {:>13.2f} {:>10.3f} {:>15.1f}".format(*numbers)
+            + "{:>12} {:>13} {:>10} {:>15}".format(*map(_shown, numbers, (1, 2, 3, 1)))
             + f"  {row.get('verdict', '')}"
         )
     return [line.rstrip() for line in lines]
@@ -107,6 +111,17 @@ def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _omissions(left_out: Mapping[str, str]) -> list[str]:
     return [f"# left out: {name}: {reason}" for name, reason in left_out.items()]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, bool, float]:
+    """The emulator's own time is no algorithm's: it must not stand as the fastest."""
+    time_s = _number(row["time_s"])
+    without = row.get("verdict") == "invalid" or math.isnan(time_s)
+    return int(row["size_bytes"]), without, 0.0 if math.isnan(time_s) else time_s
+
+
+def _shown(number: float, decimals: int) -> str:
+    return "N/A" if math.isnan(number) else f"{number:.{decimals}f}"
 
 
 def _number(text: object) -> float:
@@ -120,7 +135,7 @@ def _new_folder(experiment: Experiment) -> Path:
 
 
 def _rows(file: Path) -> Sequence[dict[str, str]]:
-    """None where the run failed before its first row, which it has said."""
+    """No rows where the run failed before its first, which it has said."""
     try:
         with file.open() as lines:
             return list(csv.DictReader(lines))

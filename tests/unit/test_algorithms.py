@@ -51,6 +51,10 @@ def test_on_rails_that_nothing_joins_the_others_are_left_out_with_their_pairs() 
         ({"algorithm": "ring,rnig"}, "unknown algorithm of all_reduce 'rnig'"),
         ({"algorithm": "ring,"}, "unknown algorithm of all_reduce ''"),
         ({"algorithm": "all", "collective": "all_reduced"}, "unknown collective 'all_reduced'"),
+        (
+            {"algorithm": "all", "collective": "gather", "min_bytes": "4", "max_bytes": "4"},
+            "no algorithm of gather can be run so; direct: -b 4B leaves gather over 16 ranks nothing to send",
+        ),
         ({"algorithm": "all", "collective": "incast"}, "unknown algorithm of incast 'all'"),
         ({"algorithm": "ring,double-binary-tree", "topology": "rail-only"}, "all_reduce by ring has 4 of 16 pairs"),
     ],
@@ -72,8 +76,17 @@ def test_the_table_is_sorted_by_size_and_time() -> None:
     assert [line.split()[1:4] for line in lines] == [
         ["1KiB", "slow", "2000.0"], ["1MiB", "fast", "1000.0"], ["1MiB", "slow", "3000.0"],
     ]  # fmt: skip
-    assert [line.split()[-2:] for line in lines] == [["2000.0", "ok"], ["1000.0", "degraded"], ["nan", "ok"]]
+    assert [line.split()[-2:] for line in lines] == [["2000.0", "ok"], ["1000.0", "degraded"], ["N/A", "ok"]]
     assert head.split()[:3] == ["#", "size", "algorithm"]
+
+
+def test_what_the_emulator_was_in_the_way_of_does_not_stand_as_the_fastest() -> None:
+    common = {"size_bytes": 2**20, "busbw_gbytes_s": "", "jct_ratio": "", "predicted_s": ""}
+    found = [("none", "", "degraded"), ("best", 0.001, "invalid"), ("good", 0.002, "ok"), ("slow", 0.003, "degraded")]
+    rows = [common | {"algorithm": name, "time_s": time_s, "verdict": verdict} for name, time_s, verdict in found]
+    _, *lines = algorithms.table(rows)
+    assert [line.split()[2] for line in lines[:2]] == ["good", "slow"]
+    assert {line.split()[2] for line in lines[2:]} == {"none", "best"}
 
 
 def test_predictions_as_json_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
