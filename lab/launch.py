@@ -77,6 +77,8 @@ def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int |
 def _require_program(name: str) -> None:
     if shutil.which(name):
         return
+    if not name:
+        raise LabError("the program's name is empty: write it behind --, as in -- python3 train.py")
     if not Path(name).exists():
         where = "" if "/" in name else f" on PATH ({os.environ.get('PATH', '')})"
         raise LabError(
