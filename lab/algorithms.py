@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import traffic
 from lab import forecast, results, terminal
@@ -18,13 +18,14 @@ from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.plan import plan
 from lab.reach import FORWARDING
-from lab.rows import Output
+from lab.rows import Output, RowResult
 from topologies import Refused
 from topologies.units import format_size
 from traffic.placement import hb_domains
 
 ALL = "all"
-_INTERRUPTED = (130, 143)
+_FAILED, _INTERRUPTED = 3, (130, 143)
+_TYPES = get_type_hints(RowResult)
 
 
 def are_several(experiment: Experiment) -> bool:
@@ -63,12 +64,23 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     from lab import launch
 
     chosen, left_out = each(experiment)
+    if not out:
+        launch.results_folder(out)
     folder = Path(out).expanduser().resolve() if out else _new_folder(chosen[0])
-    statuses = []
+    # All before the first run, not when it is each one's turn.
+    for one in chosen:
+        launch.results_folder(str(folder / str(one.algorithm)))
+    output: Output = "nothing" if as_json else "table"
+    statuses: list[int] = []
     for one in chosen:
         terminal.warn(f"{one.collective} by {one.algorithm}")
-        output: Output = "nothing" if as_json else "table"
-        statuses.append(launch.run(one, out=str(folder / str(one.algorithm)), output=output, publish=publish))
+        try:
+            statuses.append(launch.run(one, out=str(folder / str(one.algorithm)), output=output, publish=publish))
+        except Refused as refusal:
+            if not statuses:
+                raise
+            terminal.warn(f"run_topo.py: {one.algorithm}: {refusal}")
+            statuses.append(_FAILED)
         if statuses[-1] in _INTERRUPTED:
             break
     rows = [row for one in chosen for row in _rows(folder / str(one.algorithm) / "results.csv")]
@@ -129,16 +141,24 @@ def _number(text: object) -> float:
     return math.nan if text in ("", None) else float(str(text))
 
 
+def _typed(name: str, text: str) -> object:
+    """A column's value as `--json` of one run has it; None where there is none."""
+    kind = _TYPES[name]
+    if kind not in (int, float):
+        return text
+    return kind(text) if text else None
+
+
 def _new_folder(experiment: Experiment) -> Path:
     now = datetime.now().astimezone()
     return results.new_folder(Path("results"), plan(experiment).fabric.name, f"{experiment.collective}-algorithms", now)
 
 
-def _rows(file: Path) -> Sequence[dict[str, str]]:
+def _rows(file: Path) -> Sequence[dict[str, Any]]:
     """No rows where the run failed before its first, which it has said."""
     try:
         with file.open() as lines:
-            return list(csv.DictReader(lines))
+            return [{name: _typed(name, text) for name, text in line.items()} for line in csv.DictReader(lines)]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -1,12 +1,16 @@
 """One collective by several algorithms: which are run, and the table of all."""
 
 import json
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import algorithms
+from lab import algorithms, launch, results
 from lab.experiment import Experiment, load
+from lab.rows import json_value
+from tests.unit.lab_samples import row
 from topologies import Refused
 from traffic import COLLECTIVES
 
@@ -95,3 +99,48 @@ def test_predictions_as_json_are_one_document(capsys: pytest.CaptureFixture[str]
     assert (ring["algorithm"], server["algorithm"]) == ("ring", "parameter-server")
     # n^2 / (n - 1) for 16 ranks (serial phases), within the headers' and the latency's part.
     assert server["predicted_s"] / ring["predicted_s"] == pytest.approx(256 / 15, rel=0.05)
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, out: Path, statuses: dict[str, int | Refused]) -> int:
+    """--algorithm with these names; each run leaves one row, returns its status or is refused."""
+
+    def run(one: Experiment, *, out: str, output: str, publish: int | None) -> int:
+        status = statuses[str(one.algorithm)]
+        if isinstance(status, Refused):
+            raise status
+        Path(out).mkdir(parents=True)
+        (Path(out) / "results.csv").write_text(results.csv_text([row(algorithm=one.algorithm, mmr=math.nan)]))
+        return status
+
+    monkeypatch.setattr(launch, "run", run)
+    return algorithms.run(asked(algorithm=",".join(statuses)), out=str(out), as_json=True, publish=None)
+
+
+def test_rows_of_several_runs_are_json_as_those_of_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert ran(monkeypatch, tmp_path / "out", {"ring": 0, "in-network": 1}) == 1
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["algorithm"], second["algorithm"]) == ("ring", "in-network")
+    wanted = {n: json_value(v) for n, v in row(algorithm="ring", mmr=math.nan).columns().items()}
+    assert first == wanted
+
+
+def test_a_folder_in_use_is_refused_before_the_first_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "in-network").mkdir()
+    (tmp_path / "in-network" / "kept").touch()
+    with pytest.raises(Refused, match="in-network: exists and is not an empty folder"):
+        ran(monkeypatch, tmp_path, {"ring": 0, "in-network": 0})
+    assert not (tmp_path / "ring").exists()
+    with pytest.raises(Refused, match="--out '' names no folder"):
+        algorithms.run(asked(algorithm="ring,in-network"), out="", as_json=True, publish=None)
+
+
+def test_a_run_that_is_refused_after_others_does_not_take_their_rows_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """3, not 2: something was created."""
+    assert ran(monkeypatch, tmp_path, {"ring": 0, "in-network": Refused("too large"), "parameter-server": 1}) == 3
+    said = capsys.readouterr()
+    assert [line["algorithm"] for line in json.loads(said.out)] == ["ring", "parameter-server"]
+    assert "run_topo.py: in-network: too large" in said.err
