@@ -307,8 +307,8 @@ def _killed(signum: int) -> int:
     """The job could not say so itself. What it started ends with PID 1."""
     name = signal.Signals(signum).name
     terminal.warn(
-        f"run_topo.py: failed and cleaned up: the run itself was ended by {name}, by another process or, if memory ran out, by the "
-        "kernel"
+        f"run_topo.py: failed and cleaned up: the run itself was ended by {name}, by another process or, if memory ran out, "
+        "by the kernel"
     )
     return 3
 
