@@ -11,7 +11,7 @@ from pathlib import Path
 from lab import machine, relay, sandbox
 from lab.errors import LabError
 from lab.experiment import Experiment, controller_address
-from lab.forecast import forecast_of
+from lab.forecast import forecast_of, require_short_ways
 from lab.job import Job
 from lab.plan import plan
 from lab.progress import Progress
@@ -35,6 +35,7 @@ def run(experiment: Experiment, *, out: str | None, output: Output, publish: int
     largest = format_size(planned.sizes(scale)[-1].emulated_bytes)
     machine.require_memory(planned.memory_bytes(scale), f"{planned.ranks} ranks x {largest}")
     expected = forecast_of(planned, scale)
+    require_short_ways(expected, scale)
     from lab import run as the_run
 
     job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
