@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from controller import POLICIES, Policy, policy_for, rules_of
 from controller.circuits.device import DEVICES, Manner, parse_device
@@ -30,8 +30,15 @@ _PLACING = sorted(name for name, known in POLICIES.items() if isinstance(known, 
 log = logging.getLogger("controller")
 
 
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a refusal is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(message)
+
+
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m controller", description="Programs the switches of a fabric.")
+    parser = _Parser(prog="python -m controller", description="Programs the switches of a fabric.")
     parser.add_argument("--fabric", required=True, help="the fabric, as `run_topo.py describe --json` writes it")
     parser.add_argument(
         "--policy",
@@ -57,9 +64,8 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = arguments().parse_args(argv)
     try:
-        run(options)
+        run(arguments().parse_args(argv))
     except Refused as error:
         print(f"controller: {error}", file=sys.stderr)
         return 2
@@ -69,12 +75,14 @@ def main(argv: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT. Raises Refused."""
     fabric = read_fabric(options.fabric)
-    manner = manner_of(options, fabric) if options.dark else None
+    manner = None if options.dark is None else manner_of(options, fabric)
     if manner:
         options.policy = "circuits"
     chosen = OverCircuits({}) if manner else with_flows(policy_for(options.policy, fabric), fabric, options)
     # A policy that cannot do this fabric is refused now, not when the first switch connects.
     rules_of(chosen, fabric)
+    if options.port == options.rest_port != 0:
+        raise Refused(f"--port and --rest-port are both {options.port}: switches and REST need one each")
     check_free(options.listen, options.port)
     check_free(options.listen, options.rest_port)
     logging.basicConfig(format="%(asctime)s %(name)s %(message)s", level=logging.WARNING)

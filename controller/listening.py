@@ -14,6 +14,9 @@ def check_free(host: str, port: int) -> None:
 
     Eventlet listens with SO_REUSEPORT, so that two controllers could share a port and each get some of the switches.
     """
+    if not host:
+        # To bind(), all of the machine's addresses.
+        raise Refused("an empty address to listen on: use 127.0.0.1, or 0.0.0.0 for every interface")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

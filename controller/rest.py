@@ -40,6 +40,16 @@ def _json(body: Any, status: int = 200) -> Any:
     return wsgi.Response(content_type="application/json", status=status, body=json.dumps(body).encode())
 
 
+def parsed(body: bytes) -> Any:
+    """Raises ValueError."""
+    if len(body) > MAX_BODY_BYTES:
+        raise Refused(f"a body of {len(body)} bytes: at most {MAX_BODY_BYTES} are read")
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise Refused("brackets in more brackets than can be read: write a list of circuits, or an object") from None
+
+
 class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
     def __init__(self, request: Any, link: Any, data: dict[str, Any], **config: Any) -> None:
         super().__init__(request, link, data, **config)
@@ -79,7 +89,7 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
 
     def _announce(self, request: Any, change: _Change) -> Any:
         try:
-            named = from_plain(json.loads(request.body or b"[]"))
+            named = from_plain(parsed(request.body or b"[]"))
             return _json(self._app.announce(change(self._app.demands, named)))
         except ValueError as error:
             return _json({"error": str(error)}, 400)
@@ -110,9 +120,7 @@ class _Rest(wsgi.ControllerBase):  # type: ignore[misc]  # Ryu has no types
 
     def _change_circuits(self, request: Any, change: Callable[["CircuitChanger", Any], Any]) -> Any:
         try:
-            if len(request.body) > MAX_BODY_BYTES:
-                raise Refused(f"a body of {len(request.body)} bytes: at most {MAX_BODY_BYTES} are read")
-            data = json.loads(request.body)
+            data = parsed(request.body)
             return self._about_circuits(lambda changer: change(changer, data))
         except ValueError as error:
             return _json({"error": str(error)}, 400)

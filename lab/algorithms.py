@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import traffic
 from lab import forecast, results, terminal
@@ -18,13 +18,14 @@ from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.plan import plan
 from lab.reach import FORWARDING
-from lab.rows import Output
+from lab.rows import Output, RowResult
 from topologies import Refused
 from topologies.units import format_size
 from traffic.placement import hb_domains
 
 ALL = "all"
-_INTERRUPTED = (130, 143)
+_FAILED, _INTERRUPTED = 3, (130, 143)
+_TYPES = get_type_hints(RowResult)
 
 
 def are_several(experiment: Experiment) -> bool:
@@ -33,7 +34,7 @@ def are_several(experiment: Experiment) -> bool:
 
 def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
     """The experiment by each of its algorithms; of `all`, those that cannot be run on this fabric stand in the second with the
-    reason. Refuses names that do not exist, or cannot be run where they are asked for by name."""
+    reason. Refuses names that do not exist, or cannot be run where they are asked for by name; and `all` where none can."""
     text = str(experiment.algorithm)
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if text == ALL:
@@ -52,6 +53,9 @@ def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
             left_out[name] = f"{planned.fabric.name} has no HB domains to forward in"
         else:
             found.append(one)
+    if not found:
+        first, reason = next(iter(left_out.items()))
+        raise LabError(f"no algorithm of {experiment.collective} can be run so; {first}: {reason}")
     return found, left_out
 
 
@@ -60,12 +64,23 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     from lab import launch
 
     chosen, left_out = each(experiment)
+    if not out:
+        launch.results_folder(out)
     folder = Path(out).expanduser().resolve() if out else _new_folder(chosen[0])
-    statuses = []
+    # All before the first run, not when it is each one's turn.
+    for one in chosen:
+        launch.results_folder(str(folder / str(one.algorithm)))
+    output: Output = "nothing" if as_json else "table"
+    statuses: list[int] = []
     for one in chosen:
         terminal.warn(f"{one.collective} by {one.algorithm}")
-        output: Output = "nothing" if as_json else "table"
-        statuses.append(launch.run(one, out=str(folder / str(one.algorithm)), output=output, publish=publish))
+        try:
+            statuses.append(launch.run(one, out=str(folder / str(one.algorithm)), output=output, publish=publish))
+        except Refused as refusal:
+            if not statuses:
+                raise
+            terminal.warn(f"run_topo.py: {one.algorithm}: {refusal}")
+            statuses.append(_FAILED)
         if statuses[-1] in _INTERRUPTED:
             break
     rows = [row for one in chosen for row in _rows(folder / str(one.algorithm) / "results.csv")]
@@ -87,8 +102,9 @@ def predict(experiment: Experiment, *, as_json: bool) -> None:
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """By size, and within a size by time; comment lines, as the rows stand above as nccl-tests prints them."""
-    found = sorted(rows, key=lambda row: (int(row["size_bytes"]), _number(row["time_s"])))
+    """By size, and within a size by time, what is invalid or has no time last; comment lines, as the rows stand above as
+    nccl-tests prints them."""
+    found = sorted(rows, key=_place)
     lines = [
         f"# {'size':>10}  {'algorithm':<24} {'time (us)':>12} {'busbw (GB/s)':>13} {'jct_ratio':>10} {'predicted (us)':>15}"
     ]
@@ -99,7 +115,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         )  # fmt: skip
         lines.append(
             f"# {format_size(int(row['size_bytes'])):>10}  {row['algorithm']:<24} "
-            + "{:>12.1f} {:>13.2f} {:>10.3f} {:>15.1f}".format(*numbers)
+            + "{:>12} {:>13} {:>10} {:>15}".format(*map(_shown, numbers, (1, 2, 3, 1)))
             + f"  {row.get('verdict', '')}"
         )
     return [line.rstrip() for line in lines]
@@ -109,9 +125,28 @@ def _omissions(left_out: Mapping[str, str]) -> list[str]:
     return [f"# left out: {name}: {reason}" for name, reason in left_out.items()]
 
 
+def _place(row: Mapping[str, Any]) -> tuple[int, bool, float]:
+    """The emulator's own time is no algorithm's: it must not stand as the fastest."""
+    time_s = _number(row["time_s"])
+    without = row.get("verdict") == "invalid" or math.isnan(time_s)
+    return int(row["size_bytes"]), without, 0.0 if math.isnan(time_s) else time_s
+
+
+def _shown(number: float, decimals: int) -> str:
+    return "N/A" if math.isnan(number) else f"{number:.{decimals}f}"
+
+
 def _number(text: object) -> float:
     """An empty field is a value that does not exist."""
     return math.nan if text in ("", None) else float(str(text))
+
+
+def _typed(name: str, text: str) -> object:
+    """A column's value as `--json` of one run has it; None where there is none."""
+    kind = _TYPES[name]
+    if kind not in (int, float):
+        return text
+    return kind(text) if text else None
 
 
 def _new_folder(experiment: Experiment) -> Path:
@@ -119,11 +154,11 @@ def _new_folder(experiment: Experiment) -> Path:
     return results.new_folder(Path("results"), plan(experiment).fabric.name, f"{experiment.collective}-algorithms", now)
 
 
-def _rows(file: Path) -> Sequence[dict[str, str]]:
-    """None where the run failed before its first row, which it has said."""
+def _rows(file: Path) -> Sequence[dict[str, Any]]:
+    """No rows where the run failed before its first, which it has said."""
     try:
         with file.open() as lines:
-            return list(csv.DictReader(lines))
+            return [{name: _typed(name, text) for name, text in line.items()} for line in csv.DictReader(lines)]
     except FileNotFoundError:
         return []
     except OSError as error:

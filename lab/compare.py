@@ -1,6 +1,7 @@
 """Two results side by side: two results folders, or one and a user's own nccl-tests output (text or `-J` JSON).
 
-Pure but for `read`. Rows are matched by size; an invalid row is shown and never compared.
+Pure but for `read`. Rows are matched by size; an invalid row is shown and never compared. Training steps have no bandwidth:
+their times are compared, also where another split or algorithm makes them send another size.
 """
 
 import csv
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
+from lab.nccl import PROGRAMS
 from topologies.units import format_size
 
 # The BMWG drafts: results are comparable only where these are the same.
@@ -22,13 +24,18 @@ _MPI_PREFIX = re.compile(r"^\[\d+,\d+\]<std(?:out|err)>:\s*")
 
 @dataclass(frozen=True)
 class Row:
-    """Hardware units: seconds, GB/s (1e9). verdict: '' where the source gives none."""
+    """Hardware units: seconds, GB/s (1e9), NaN where there is none. verdict: '' where the source gives none."""
 
     size_bytes: int
     time_s: float
     algbw_gbytes_s: float
     busbw_gbytes_s: float
     verdict: str = ""
+
+    @property
+    def is_step(self) -> bool:
+        """A training step's, which computes as well."""
+        return self.time_s > 0 and math.isnan(self.busbw_gbytes_s)
 
 
 @dataclass(frozen=True)
@@ -138,62 +145,76 @@ def _header(line: str) -> dict[str, int]:
 
 def _collective(line: str) -> dict[str, str]:
     match = re.match(r"# Collective test starting: \S*?(\w+)_perf", line)
-    return {"collective": match.group(1).replace("alltoall", "all_to_all")} if match else {}
+    names = {program: collective for collective, program in PROGRAMS.items()}
+    return {"collective": names.get(match.group(1), match.group(1))} if match else {}
 
 
 def _text_row(fields: Sequence[str], at: Mapping[str, int]) -> Row:
     ours = fields[fields.index("|") + 1 :] if "|" in fields else []
     time_s = float(fields[at["time"]]) / 1e6
-    algbw, busbw = (float(fields[at[key]]) for key in ("algbw", "busbw"))
+    algbw, busbw = (_float(fields[at[key]]) for key in ("algbw", "busbw"))
     return Row(int(fields[at["size"]]), time_s, algbw, busbw, ours[-1] if ours else "")
 
 
 def _float(text: str) -> float:
-    return float(text) if text else math.nan
+    return math.nan if text in ("", "N/A") else float(text)
 
 
 # -- comparing ------------------------------------------------------------------------------------------------------
 
 
 def compare_text(a: Source, b: Source) -> tuple[str, bool]:
-    """Rows of both by size, with B / A of the bus bandwidth; and what makes them incomparable, if anything. False: no size
-    was measured validly in both."""
+    """Rows of both by size, with B / A of the bus bandwidth, of training steps the times; and what makes them incomparable, if
+    anything. False: no size was measured validly in both."""
     lines = [f"A: {a.name}", f"B: {b.name}", *_differences(a, b), *_skipped(a), *_skipped(b), ""]
     lines.append(
         f"{'size':>10}  {'A time (us)':>12}  {'B time (us)':>12}  {'A busbw':>9}  {'B busbw':>9}  {'B / A':>7}"
     )
     ratios = []
-    for size in sorted(a.rows.keys() | b.rows.keys()):
-        mine, theirs = a.rows.get(size), b.rows.get(size)
-        ratio = _ratio(mine, theirs)
+    pairs = _pairs(a, b)
+    of_steps = all(row is None or row.is_step for pair in pairs for row in pair)
+    for mine, theirs in pairs:
+        ratio = _ratio(mine, theirs, of_steps)
         ratios += [] if math.isnan(ratio) else [ratio]
-        lines.append(_line(size, mine, theirs, ratio))
+        lines.append(_line(mine, theirs, ratio))
     lines.append("")
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        what = "time" if of_steps else "busbw"
         lines.append(
-            f"busbw of B is {mean:.3f} of A's (geometric mean over {len(ratios)} size{'s' * (len(ratios) > 1)})"
+            f"{what} of B is {mean:.3f} of A's (geometric mean over {len(ratios)} size{'s' * (len(ratios) > 1)})"
         )
     else:
         lines.append("no size was measured validly in both")
     return "\n".join(lines), bool(ratios)
 
 
-def _line(size: int, mine: Row | None, theirs: Row | None, ratio: float) -> str:
+def _pairs(a: Source, b: Source) -> list[tuple[Row | None, Row | None]]:
+    """By size; one step stands beside the other, whatever each sends."""
+    mine, theirs = list(a.rows.values()), list(b.rows.values())
+    if len(mine) == len(theirs) == 1 and mine[0].is_step and theirs[0].is_step:
+        return [(mine[0], theirs[0])]
+    return [(a.rows.get(size), b.rows.get(size)) for size in sorted(a.rows.keys() | b.rows.keys())]
+
+
+def _line(mine: Row | None, theirs: Row | None, ratio: float) -> str:
     times = [f"{row.time_s * 1e6:12.1f}" if row else f"{'-':>12}" for row in (mine, theirs)]
-    widths = [f"{row.busbw_gbytes_s:9.2f}" if row else f"{'-':>9}" for row in (mine, theirs)]
+    widths = [f"{row.busbw_gbytes_s:9.2f}" if row and not row.is_step else f"{'-':>9}" for row in (mine, theirs)]
+    sizes = " / ".join(dict.fromkeys(format_size(row.size_bytes) for row in (mine, theirs) if row))
     notes = [
         f"{name} is {row.verdict}"
         for name, row in (("A", mine), ("B", theirs))
         if row and row.verdict not in ("", "ok")
     ]
     shown = "-" if math.isnan(ratio) else f"{ratio:.3f}"
-    return "  ".join((f"{format_size(size):>10}", *times, *widths, f"{shown:>7}", ", ".join(notes))).rstrip()
+    return "  ".join((f"{sizes:>10}", *times, *widths, f"{shown:>7}", ", ".join(notes))).rstrip()
 
 
-def _ratio(mine: Row | None, theirs: Row | None) -> float:
+def _ratio(mine: Row | None, theirs: Row | None, of_steps: bool) -> float:
     if mine is None or theirs is None or "invalid" in (mine.verdict, theirs.verdict):
         return math.nan
+    if of_steps:
+        return theirs.time_s / mine.time_s
     comparable = mine.busbw_gbytes_s > 0 and theirs.busbw_gbytes_s > 0
     return theirs.busbw_gbytes_s / mine.busbw_gbytes_s if comparable else math.nan
 

@@ -30,6 +30,8 @@ MIN_MTU, MAX_MTU = 576, 9216
 _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 # Of 9014 bytes: a bfifo counts its limit in 32 bits.
 MAX_QUEUE_FRAMES = 400_000
+# More than a host has ports for.
+_MAX_FLOWS = 2**15
 # NCCL's MAXCHANNELS.
 MAX_CHANNELS = 64
 # Of min_bytes and max_bytes, which nobody can write.
@@ -43,7 +45,8 @@ _OF_SCHEDULES = (
 )  # fmt: skip
 # What a workload says itself, or does not have.
 _OF_COLLECTIVES = (
-    "collective", "min_bytes", "max_bytes", "step_factor", "in_place", "flows_per_host", "group_size", "group_shift",
+    "collective", "channels", "slice_bytes", "min_bytes", "max_bytes", "step_factor", "in_place", "flows_per_host",
+    "group_size", "group_shift",
 )  # fmt: skip
 
 
@@ -190,7 +193,7 @@ def _quantity(parse: Callable[[str], float]) -> Callable[[str, object], float]:
 def _size(where: str, value: object) -> int:
     n_bytes = int(_quantity(parse_size_bytes)(where, value))
     if n_bytes == 0:
-        raise LabError(f"{where} = {value!r}: a collective of 0 bytes sends nothing; use 4 or more")
+        raise LabError(f"{where} = {value!r}: 0 bytes send nothing; use 4 or more")
     return n_bytes
 
 
@@ -309,7 +312,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "iterations", _between(1, _MAX_ITERATIONS)),
         _setting("traffic", "warmup_iterations", _between(0, _MAX_ITERATIONS)),
         _setting("traffic", "in_place", _flag),
-        _setting("traffic", "flows_per_host", _between(1, _MAX_INT64)),
+        _setting("traffic", "flows_per_host", _between(1, _MAX_FLOWS)),
         _setting("traffic", "group_size", _between(1, _MAX_INT64)),
         _setting("traffic", "group_shift", _whole),
         _setting("workload", "workload", _text),

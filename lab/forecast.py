@@ -34,6 +34,9 @@ from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
 
+# A connection is given up after 15 s.
+MAX_ROUND_TRIP_S = 10.0
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -95,6 +98,20 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
         except DataPlaneError as error:
             raise LabError(f"routing {planned.experiment.routing} does not carry this traffic: {error}") from None
     return Forecast(planned, emulated, paths, ack_paths)
+
+
+def require_short_ways(expected: Forecast, scale: Scale) -> None:
+    """Refuses round trips so long, as emulated, that no connection would be made in its time."""
+    hosts = expected.plan.hosts
+    for (src, dst, channel), ports in expected.paths.items():
+        way = (*ports, *expected.ack_paths[src, dst, channel])
+        delay_s = sum(expected.emulated.link_of(port.intf).delay_us for port in way) * 1e-6
+        if delay_s > MAX_ROUND_TRIP_S:
+            raise LabError(
+                f"a round trip {hosts[src]} -> {hosts[dst]} would take {delay_s:g} s here, more than "
+                f"{MAX_ROUND_TRIP_S:g} s: the delays x {scale.time_dilation:g}; use shorter ones, larger sizes, or a --scale "
+                "RATE:SIZE whose factors are closer to each other"
+            )
 
 
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:

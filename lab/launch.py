@@ -11,7 +11,7 @@ from pathlib import Path
 from lab import machine, relay, sandbox
 from lab.errors import LabError
 from lab.experiment import Experiment, controller_address
-from lab.forecast import forecast_of
+from lab.forecast import forecast_of, require_short_ways
 from lab.job import Job
 from lab.plan import plan
 from lab.progress import Progress
@@ -27,14 +27,15 @@ _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 def run(experiment: Experiment, *, out: str | None, output: Output, publish: int | None) -> int:
     """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output."""
     planned = plan(experiment)
-    folder = _results_folder(out)
+    folder = results_folder(out)
     doors = _ready(planned, publish)
-    _require_writable(folder or Path("results").resolve())
+    require_writable(folder or Path("results").resolve())
     progress = Progress()
     scale = _scale(planned, progress)
     largest = format_size(planned.sizes(scale)[-1].emulated_bytes)
     machine.require_memory(planned.memory_bytes(scale), f"{planned.ranks} ranks x {largest}")
     expected = forecast_of(planned, scale)
+    require_short_ways(expected, scale)
     from lab import run as the_run
 
     job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
@@ -63,9 +64,9 @@ def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int |
             f"use --scale {experiment.scale.rate_scale:g}:1 for the rates alone"
         )
     require_shapeable(chosen)
-    folder = _results_folder(out)
+    folder = results_folder(out)
     doors = _ready(chosen, publish)
-    _require_writable(folder or Path("results").resolve())
+    require_writable(folder or Path("results").resolve())
     progress = Progress()
     scale = _scale(chosen, progress)
     from lab import execute as the_execution
@@ -77,6 +78,8 @@ def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int |
 def _require_program(name: str) -> None:
     if shutil.which(name):
         return
+    if not name:
+        raise LabError("the program's name is empty: write it behind --, as in -- python3 train.py")
     if not Path(name).exists():
         where = "" if "/" in name else f" on PATH ({os.environ.get('PATH', '')})"
         raise LabError(
@@ -130,7 +133,8 @@ def _fitting_scale(planned: Site, by_hop: bool, progress: Progress) -> Scale:
     return choose_scale(planned.load, known, experiment.time_limit_s)
 
 
-def _results_folder(out: str | None) -> Path | None:
+def results_folder(out: str | None) -> Path | None:
+    """The folder that --out names, None = none. Refuses one that no run may write."""
     if out is None:
         return None
     if not out:
@@ -145,7 +149,7 @@ def _results_folder(out: str | None) -> Path | None:
     return folder
 
 
-def _require_writable(folder: Path) -> None:
+def require_writable(folder: Path) -> None:
     """Before the run, because after it the results would be lost."""
     nearest = next(f for f in (folder, *folder.parents) if f.exists())
     try:

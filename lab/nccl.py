@@ -20,7 +20,9 @@ ELEMENT_TYPE = "float"
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter", "incast")
 # The `count` column is per rank or per peer for these, S / n: each rank's part of the whole.
-_DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+_DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "all_to_all_v", "gather", "scatter")
+# Its programs that are called otherwise than the collective.
+PROGRAMS = {"all_to_all": "alltoall", "all_to_all_v": "alltoallv"}
 
 _HEAD = "# %10s  %12s  %8s  %6s  %6s"
 _HEAD_TAIL = "  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s "
@@ -39,7 +41,7 @@ def float_str(value: float, width: int) -> str:
 
 def program(collective: str) -> str:
     """nccl-tests' name for the benchmark of a collective."""
-    return f"{collective.replace('all_to_all', 'alltoall')}_perf"
+    return f"{PROGRAMS.get(collective, collective)}_perf"
 
 
 def count(row: RowResult) -> int:

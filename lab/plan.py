@@ -1,7 +1,7 @@
 """From an experiment to a plan: what the ranks send, computed or refused without root, before anything is made."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +29,7 @@ from traffic.check import verify
 from traffic.contracts import buffer_ratio
 from traffic.conventions import BY_TRAFFIC, ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.split import with_slices
-from traffic.transport import Endpoint
+from traffic.transport import Endpoint, WireFlow, address_pair
 
 # Of the replay engine, for one send.
 _BYTES_PER_SEND = 100
@@ -282,8 +282,20 @@ def plan(experiment: Experiment) -> Plan:
     planned.sizes(experiment.scale or Scale())
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
-    traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
+    ends = endpoints(planned, fabric)
+    _require_interfaces(ends, traffic.TRANSPORTS[experiment.transport].plan(ends, schedule.connections), experiment)
     return planned
+
+
+def _require_interfaces(ends: Sequence[Endpoint], flows: Sequence[WireFlow], e: Experiment) -> None:
+    """What the plan counts on a scale-up interface must not go over a NIC."""
+    for flow in flows:
+        src, dst, _ = flow.connection
+        if (flow.src_ip, flow.dst_ip) != address_pair(ends[src], ends[dst]):
+            raise LabError(
+                f"transport {e.transport} does not use scale-up interfaces, and {ends[src].host} -> {ends[dst].host} is inside "
+                "an HB domain: use --transport tcp, or a topology without HB domains"
+            )
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:

@@ -79,7 +79,11 @@ def _worst_cut(collective: str, at: Interfaces, b_acc_mbps: float, factor: Calla
     """factor: of so many places."""
     n = len(at.domain)
     if not any(len(domain) > 1 for domain in at.domains):
-        return Cut(factor(n), b_acc_mbps, "at each accelerator's NIC")
+        return (
+            _of_root(at)
+            if collective in ("gather", "scatter")
+            else Cut(factor(n), b_acc_mbps, "at each accelerator's NIC")
+        )
     sizes = [len(domain) for domain in at.domains]
     nics, scale_up = at.mbps[:n], np.nan_to_num(at.mbps[n:])
     m = len(sizes)
@@ -99,3 +103,11 @@ def _worst_cut(collective: str, at: Interfaces, b_acc_mbps: float, factor: Calla
     else:
         between = Cut(factor(m), float(nics.sum()) / m, f"between {m} HB domains, at a domain's NICs")
     return max(between, around, key=lambda cut: cut.factor / cut.mbps)
+
+
+def _of_root(at: Interfaces) -> Cut:
+    """Rank 0 has what is of all others, each of them its own part only: a slower NIC of theirs may still be the fast one."""
+    n = len(at.domain)
+    root = Cut((n - 1) / n, float(at.mbps[0]), "at the root's NIC")
+    other = Cut(1 / n, float(at.mbps[1:n].min()), "at the slowest NIC of the others")
+    return max(root, other, key=lambda cut: cut.factor / cut.mbps)

@@ -298,9 +298,19 @@ def _reap_until(child: int, watched: set[signal.Signals], deaf_to: signal.Signal
                 return 3
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
-                return 128 - code if code < 0 else code
+                return code if code >= 0 else _killed(-code)
             if pid == 0:
                 break
+
+
+def _killed(signum: int) -> int:
+    """The job could not say so itself. What it started ends with PID 1."""
+    name = signal.Signals(signum).name
+    terminal.warn(
+        f"run_topo.py: failed and cleaned up: the run itself was ended by {name}, by another process or, if memory ran out, "
+        "by the kernel"
+    )
+    return 3
 
 
 class Terminated(BaseException):

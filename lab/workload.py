@@ -25,6 +25,12 @@ from traffic.workloads.timing import Device, Floats, Times, calc_seconds, play, 
 from traffic.workloads.training import Training
 
 Longs = NDArray[np.int64]
+# Of a step, of one kind: each is some 100 us and 1 kB while the schedule is made.
+MAX_OPERATIONS = 500_000
+# No run comes to its end; its nanoseconds still fit 64 bits when they are dilated.
+_MAX_STEP_S = 1e6
+# As of -e.
+_MAX_BYTES = 2**50
 _FLAGS = {"true": True, "false": False}
 
 
@@ -85,18 +91,49 @@ def workload(e: Experiment, n_ranks: int, algorithm: Algorithm) -> Workload:
     model, training = parse_model(e.workload), _training(e.training)
     device = Device(e.device_flops_s, e.efficiency)
     split = _split(e, n_ranks)
+    _require_countable(model, split, training, e.jobs)
     step = training_step(model, split, training)
     each = split.n_ranks
     steps = side_by_side([(step, range(job * each, (job + 1) * each)) for job in range(e.jobs)], n_ranks)
     slow = Stragglers(**parse_parameters(Stragglers, e.stragglers, "stragglers"))
     slowness = stragglers(n_ranks, slow.ranks, factor=slow.factor, delay_s=slow.delay_us * 1e-6, seed=e.seed)
     calc_s = calc_seconds(steps, device, slowness)
+    computing_s = play(steps, calc_s, lambda phase: 0.0).iteration_s
+    if not computing_s <= _MAX_STEP_S:
+        raise LabError(
+            f"a step of {computing_s:g} s of computing is more than {_MAX_STEP_S:g} s: use a smaller model, fewer or smaller "
+            "microbatches or delays of stragglers, or a higher --device-flops or --efficiency"
+        )
     if next(steps.messages(), None) is None:
         raise LabError(f"workload {e.workload!r} on one rank each sends nothing: use a --split over several ranks")
     planned = planned_schedule(steps, calc_s, algorithm, _name(e, split))
     return Workload(
         e.workload, step, e.jobs, steps, device, calc_s, planned, training_flops(model, _tokens(model, split, training))
     )
+
+
+def _require_countable(model: Model, split: Split, training: Training, jobs: int) -> None:
+    """Before a phase is made of each pass and message."""
+    ranks, per_stage = split.n_ranks * jobs, split.n_ranks // split.pp * jobs
+    passes = 2 * model.layers * training.microbatches * per_stage
+    if passes > MAX_OPERATIONS:
+        raise LabError(
+            f"{model.layers} layers x {training.microbatches} microbatches on {ranks} ranks are {passes} passes through a "
+            f"layer, more than the {MAX_OPERATIONS} of a step: use fewer layers, microbatches or ranks"
+        )
+    buckets = model.parameters // (training.bucket_parameters or model.parameters) * per_stage // split.tp
+    if buckets > MAX_OPERATIONS:
+        raise LabError(
+            f"bucket_parameters={training.bucket_parameters} makes {buckets} messages of gradients, more than the "
+            f"{MAX_OPERATIONS} of a step: use larger ones"
+        )
+    activations = model.sequence * training.microbatch_size * model.hidden * training.element_bytes
+    largest = max(model.parameters * training.gradient_bytes, activations)
+    if largest > _MAX_BYTES:
+        raise LabError(
+            f"gradients or activations of {largest} bytes are more than any collective sends (1024TiB): use a smaller model "
+            "or microbatch_size"
+        )
 
 
 def mean_report(reports: Sequence[StepReport]) -> StepReport:

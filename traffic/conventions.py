@@ -11,9 +11,7 @@ from traffic.errors import TrafficError
 
 ELEMENT_BYTES = 4
 # Collectives whose buffer is n equal parts, each a multiple of 16 bytes.
-_DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
-# Whose parts have sizes of their own.
-_UNEQUAL = ("all_to_all_v",)
+_DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "all_to_all_v", "gather", "scatter")
 _TWICE = ("all_reduce",)
 # No collectives: `size` is the most that a rank sends or receives, so that busbw is what the busiest one moves.
 BY_TRAFFIC = ("messages", "trace")
@@ -24,11 +22,11 @@ def bus_factor(collective: str, n_ranks: int) -> float:
     """busbw / algbw. n_ranks: the collective's members; what helps them does not count."""
     if collective in _TWICE:
         return 2 * (n_ranks - 1) / n_ranks
-    if collective in (*_DIVIDED, *_UNEQUAL):
+    if collective in _DIVIDED:
         return (n_ranks - 1) / n_ranks
     if collective in (*_ONCE, *BY_TRAFFIC):
         return 1.0
-    raise TrafficError(unknown("collective", collective, (*_TWICE, *_DIVIDED, *_UNEQUAL, *_ONCE)))
+    raise TrafficError(unknown("collective", collective, (*_TWICE, *_DIVIDED, *_ONCE)))
 
 
 def buffer_elements(collective: str, size_bytes: int, n_ranks: int) -> int:

@@ -121,6 +121,20 @@ def test_killed_at_any_moment_nothing_is_left(tmp_path: Path, victim: str, seed:
     assert "Traceback" not in done.err
 
 
+def test_a_run_that_is_killed_says_so(tmp_path: Path) -> None:
+    """As the kernel does when memory runs out; its PID 1 is left to tell."""
+    before = host_state()
+    with started(*LONG, "--out", "out", cwd=tmp_path) as run:
+        run.says("iteration 1/400")
+        pids = processes_of(run)
+        (job,) = (pid for pid in pids if comm(pid) == "fabric-lab-job")
+        os.kill(job, signal.SIGKILL)
+        done = run.ended(30)
+    assert done.status == 3
+    assert "failed and cleaned up: the run itself was ended by SIGKILL" in done.err
+    assert_untouched(before, pids)
+
+
 def test_two_runs_side_by_side(tmp_path: Path) -> None:
     before = host_state()
     with ExitStack() as stack:

@@ -2,12 +2,15 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import algorithms
+from lab import algorithms, launch, results
 from lab.experiment import Experiment, load
+from lab.rows import json_value
+from tests.unit.lab_samples import row
 from topologies import Refused
 from traffic import COLLECTIVES
 
@@ -52,6 +55,10 @@ def test_on_rails_that_nothing_joins_the_others_are_left_out_with_their_pairs() 
         ({"algorithm": "ring,rnig"}, "unknown algorithm of all_reduce 'rnig'"),
         ({"algorithm": "ring,"}, "unknown algorithm of all_reduce ''"),
         ({"algorithm": "all", "collective": "all_reduced"}, "unknown collective 'all_reduced'"),
+        (
+            {"algorithm": "all", "collective": "gather", "min_bytes": "4", "max_bytes": "4"},
+            "no algorithm of gather can be run so; direct: -b 4B leaves gather over 16 ranks nothing to send",
+        ),
         ({"algorithm": "all", "collective": "incast"}, "unknown algorithm of incast 'all'"),
         ({"algorithm": "ring,double-binary-tree", "topology": "rail-only"}, "all_reduce by ring has 4 of 16 pairs"),
     ],
@@ -73,8 +80,17 @@ def test_the_table_is_sorted_by_size_and_time() -> None:
     assert [line.split()[1:4] for line in lines] == [
         ["1KiB", "slow", "2000.0"], ["1MiB", "fast", "1000.0"], ["1MiB", "slow", "3000.0"],
     ]  # fmt: skip
-    assert [line.split()[-2:] for line in lines] == [["2000.0", "ok"], ["1000.0", "degraded"], ["nan", "ok"]]
+    assert [line.split()[-2:] for line in lines] == [["2000.0", "ok"], ["1000.0", "degraded"], ["N/A", "ok"]]
     assert head.split()[:3] == ["#", "size", "algorithm"]
+
+
+def test_what_the_emulator_was_in_the_way_of_does_not_stand_as_the_fastest() -> None:
+    common = {"size_bytes": 2**20, "busbw_gbytes_s": "", "jct_ratio": "", "predicted_s": ""}
+    found = [("none", "", "degraded"), ("best", 0.001, "invalid"), ("good", 0.002, "ok"), ("slow", 0.003, "degraded")]
+    rows = [common | {"algorithm": name, "time_s": time_s, "verdict": verdict} for name, time_s, verdict in found]
+    _, *lines = algorithms.table(rows)
+    assert [line.split()[2] for line in lines[:2]] == ["good", "slow"]
+    assert {line.split()[2] for line in lines[2:]} == {"none", "best"}
 
 
 def test_predictions_as_json_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,3 +123,48 @@ def test_the_ring_loses_two_latencies_for_each_step_more_whatever_the_size(
     assert difference_s("20ms") - difference_s("10ms") == pytest.approx(
         2 * (n - 1 - math.log2(n)) * 2 * 10e-3, rel=1e-3
     )
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, out: Path, statuses: dict[str, int | Refused]) -> int:
+    """--algorithm with these names; each run leaves one row, returns its status or is refused."""
+
+    def run(one: Experiment, *, out: str, output: str, publish: int | None) -> int:
+        status = statuses[str(one.algorithm)]
+        if isinstance(status, Refused):
+            raise status
+        Path(out).mkdir(parents=True)
+        (Path(out) / "results.csv").write_text(results.csv_text([row(algorithm=one.algorithm, mmr=math.nan)]))
+        return status
+
+    monkeypatch.setattr(launch, "run", run)
+    return algorithms.run(asked(algorithm=",".join(statuses)), out=str(out), as_json=True, publish=None)
+
+
+def test_rows_of_several_runs_are_json_as_those_of_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert ran(monkeypatch, tmp_path / "out", {"ring": 0, "in-network": 1}) == 1
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["algorithm"], second["algorithm"]) == ("ring", "in-network")
+    wanted = {n: json_value(v) for n, v in row(algorithm="ring", mmr=math.nan).columns().items()}
+    assert first == wanted
+
+
+def test_a_folder_in_use_is_refused_before_the_first_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "in-network").mkdir()
+    (tmp_path / "in-network" / "kept").touch()
+    with pytest.raises(Refused, match="in-network: exists and is not an empty folder"):
+        ran(monkeypatch, tmp_path, {"ring": 0, "in-network": 0})
+    assert not (tmp_path / "ring").exists()
+    with pytest.raises(Refused, match="--out '' names no folder"):
+        algorithms.run(asked(algorithm="ring,in-network"), out="", as_json=True, publish=None)
+
+
+def test_a_run_that_is_refused_after_others_does_not_take_their_rows_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """3, not 2: something was created."""
+    assert ran(monkeypatch, tmp_path, {"ring": 0, "in-network": Refused("too large"), "parameter-server": 1}) == 3
+    said = capsys.readouterr()
+    assert [line["algorithm"] for line in json.loads(said.out)] == ["ring", "parameter-server"]
+    assert "run_topo.py: in-network: too large" in said.err

@@ -119,6 +119,11 @@ REFUSED = {
     "a scale that enlarges": (["--scale", "0.5"], ["--scale", "1 or more"]),
     "a scale beyond what a link can be shaped to": (["--scale", "1"], ["400Gbit", "rate_scale 1", "--scale auto"]),
     "a scale below what a link can be shaped to": (["--scale", "1e9:1"], ["400Gbit", "--scale auto"]),
+    "flows beyond a host's ports": (["--collective", "incast", "--flows-per-host", "9" * 12], ["32768 or less"]),
+    "all algorithms of what is too small for any": (
+        ["--collective", "scatter", "--algorithm", "all", "-b", "4", "-e", "4"], ["no algorithm of scatter", "-b 4B"],
+    ),
+    "blocks of nothing": (["--collective", "all_to_all_v", "--ranks", "2", "-b", "4", "-e", "4"], ["-b 4B", "32B or more"]),
     "no time": (["--time-limit", "0s"], ["--time-limit", "1s or more"]),
     "a controller that is no address": (["--controller", "127.0.0.1"], ["'127.0.0.1'", "tcp:HOST:PORT"]),
     "a controller without a port": (["--controller", "tcp:127.0.0.1"], ["tcp:HOST:PORT"]),

@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 
 from controller import POLICIES, client
+from controller.__main__ import main
 from controller.listening import check_free, owner
+from controller.rest import parsed
 from topologies.errors import Refused
 from topologies.spine_leaf import SpineLeaf
 
 ROOT = Path(__file__).resolve().parents[2]
+DARK = "choose from 2d-mems, 3d-mems, patch-panel, piezo, rotor, or give its dark time, such as 25ms or 20us+5ms~1ms"
 
 
 def controller(*arguments: str) -> tuple[int, str]:
@@ -72,6 +75,24 @@ def test_circuits_without_an_optical_switch_are_refused_in_one_line(fabric_file:
     assert (status, text) == (2, "controller: --dark routes over circuits: leave out --policy and --flows\n")
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--port", "7000", "--rest-port", "7000"), "--port and --rest-port are both 7000: switches and REST need one each"),
+        (("--listen", ""), "an empty address to listen on: use 127.0.0.1, or 0.0.0.0 for every interface"),
+        (("--dark", "soon"), f"unknown optical switch 'soon': {DARK}"),
+        (("--dark", ""), f"unknown optical switch '': {DARK}"),
+        (("--dark", "-5ms"), "argument --dark: expected one argument"),
+        (("--seed", "x"), "argument --seed: invalid int value: 'x'"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], fabric_file: str, options: tuple[str, ...], text: str
+) -> None:
+    assert main(["--fabric", fabric_file, *options]) == 2
+    assert capsys.readouterr().err == f"controller: {text}\n"
+
+
 def test_a_policy_that_fails_is_refused_in_one_line(fabric_file: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def POLICY(fabric, down):\n    return 1 / 0\n")
     status, text = controller("--fabric", fabric_file, "--policy", f"{tmp_path}/mine.py:POLICY")
@@ -113,6 +134,14 @@ def test_a_port_in_use_names_its_owner() -> None:
 def test_an_address_or_port_that_cannot_be_is_refused(host: str, port: int) -> None:
     with pytest.raises(Refused, match=f"cannot listen on {host} port {port}"):
         check_free(host, port)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"[" + b" " * 2**20 + b"]"])
+def test_a_body_that_cannot_be_read_is_the_senders_error(body: bytes) -> None:
+    """Answered with status 400 and the text, as every ValueError is."""
+    with pytest.raises(ValueError, match=r"\S") as error:
+        parsed(body)
+    assert str(error.value) and "\n" not in str(error.value)
 
 
 # -- the client -----------------------------------------------------------------------------------------------------

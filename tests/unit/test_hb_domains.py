@@ -1,5 +1,6 @@
 """HB domains: who speaks to whom over which interface, what that asks of the machine, and what it should take."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from lab.plan import Plan, endpoints, plan
 from lab.roofline import Cut, worst_cut
 from lab.scale import Budget, Scale, choose_scale
 from lab.site import fabric_of
-from topologies import topology
+from topologies import Refused, topology
 from topologies.builder import FabricBuilder
 from topologies.fabric import Fabric
+from topologies.spine_leaf import SpineLeaf
 from topologies.tiers import hb_domain_ports
 from traffic.placement import hb_domains, place
 from traffic.transport import Endpoint, address_pair
@@ -176,6 +178,33 @@ def test_the_roofline_is_the_worst_cut_s(collective: str, ranks: int, factor: fl
     at = interfaces(RAILS, [h.name for h in RAILS.hosts][:ranks])
     cut = worst_cut(collective, at, 400_000)
     assert (cut.factor, cut.mbps) == (factor, gbps * 1e3)
+
+
+@pytest.mark.parametrize(
+    ("slow", "share_mbps", "where"),
+    [
+        # A member at half the rate sends a quarter of S; at a sixth it is the slowest: 1/4 / 1/6 > 3/4.
+        (1 / 2, 3 / 4 / 400_000, "at the root's NIC"),
+        (1 / 6, 1 / 4 * 6 / 400_000, "at the slowest NIC of the others"),
+    ],
+)
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+def test_one_slow_link_bounds_a_rooted_collective_by_its_own_part(
+    collective: str, slow: float, share_mbps: float, where: str
+) -> None:
+    fabric = SpineLeaf(spines=1, leaves=1, hosts_per_leaf=4).build()
+    links = (replace(x, rate_mbps=x.rate_mbps * slow) if "h2" in (x.a.node, x.b.node) else x for x in fabric.links)
+    fabric = replace(fabric, links=tuple(links))
+    cut = worst_cut(collective, interfaces(fabric, ["h1", "h2", "h3", "h4"]), 400_000 * slow)
+    assert cut.factor / cut.mbps == pytest.approx(share_mbps)
+    assert cut.where == where
+
+
+def test_a_transport_without_scale_up_interfaces_is_refused_where_they_carry_bytes() -> None:
+    settings = {"topology": "rail-optimised:servers=2,gpus_per_server=2,spines=1", "transport": "rocev2"}
+    with pytest.raises(Refused, match="transport rocev2 does not use scale-up interfaces, and s1g1 -> s1g2 is inside"):
+        plan(load(None, settings))
+    assert plan(load(None, settings | {"topology": "spine-leaf"})).ranks == 16
 
 
 def test_a_slow_scale_up_interface_is_a_cut_too() -> None:

@@ -1,12 +1,14 @@
 """Comparing results with each other and with nccl-tests' own output, in the forms that it has had."""
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab import nccl, results
-from lab.compare import compare, compare_text, parse
+from lab.compare import Source, compare, compare_text, parse
 from lab.errors import LabError
 from tests.unit.lab_samples import record, row
 
@@ -76,6 +78,42 @@ def test_what_makes_them_incomparable_is_said() -> None:
     text, _ = compare_text(parse(results.csv_text([row()]), "a"), parse(other, "b"))
     assert "routing differs: ecmp in A, single-path in B" in text
     assert "ranks differs: 16 in A, 8 in B" in text
+
+
+def a_step(name: str, **changes: Any) -> Source:
+    """A training step's row, which has no bandwidth, as results.csv."""
+    step = {"collective": "llama2-7b", "algbw_gbytes_s": math.nan, "busbw_gbytes_s": math.nan}
+    return parse(results.csv_text([row(**(step | changes))]), name)
+
+
+def test_training_steps_are_compared_by_their_times_whatever_each_sends() -> None:
+    """0.06 s / 0.04 s = 1.5."""
+    mine = a_step("a", algorithm="dp=16", size_bytes=2**30, time_s=0.04)
+    theirs = a_step("b", algorithm="tp=4,dp=4", size_bytes=2**29, time_s=0.06)
+    text, comparable = compare_text(mine, theirs)
+    assert comparable
+    assert text.splitlines()[2:] == [
+        "algorithm differs: dp=16 in A, tp=4,dp=4 in B",
+        "",
+        "      size   A time (us)   B time (us)    A busbw    B busbw    B / A",
+        "1GiB / 512MiB       40000.0       60000.0          -          -    1.500",
+        "",
+        "time of B is 1.500 of A's (geometric mean over 1 size)",
+    ]
+
+
+def test_an_invalid_step_is_not_compared_nor_a_step_with_a_collective() -> None:
+    assert not compare_text(a_step("a"), a_step("b", verdict="invalid"))[1]
+    assert not compare_text(a_step("a"), parse(results.csv_text([row()]), "b"))[1]
+
+
+def test_a_steps_forms_say_the_same(tmp_path: Path) -> None:
+    run = record(row(collective="llama2-7b", algbw_gbytes_s=math.nan, busbw_gbytes_s=math.nan, time_s=0.04))
+    results.write(tmp_path, run)
+    texts = [(tmp_path / name).read_text() for name in ("results.csv", "nccl.json")]
+    for text in (*texts, nccl.table(run)):
+        (found,) = parse(text, "x").rows.values()
+        assert found.is_step and found.time_s == pytest.approx(0.04)
 
 
 def test_nothing_in_common_is_no_mean() -> None:

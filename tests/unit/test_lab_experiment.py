@@ -153,7 +153,7 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
         ("[traffic]\nstep_factor = 1.5\n", "x.toml: [traffic] step_factor = 1.5 must be a whole number"),
         (
             "[traffic]\nmin_bytes = 0\n",
-            "x.toml: [traffic] min_bytes = 0: a collective of 0 bytes sends nothing; use 4 or more",
+            "x.toml: [traffic] min_bytes = 0: 0 bytes send nothing; use 4 or more",
         ),
         (
             "[traffic]\nmin_bytes = '-1M'\n",
@@ -180,7 +180,7 @@ def test_refused_overrides_name_the_option() -> None:
     for key, value, expected in (
         ("iterations", "0", "-n = 0 is too small: use 1 or more"),
         ("step_factor", "1", "-f = 1 is too small: use 2 or more"),
-        ("min_bytes", "0", "-b = '0': a collective of 0 bytes sends nothing; use 4 or more"),
+        ("min_bytes", "0", "-b = '0': 0 bytes send nothing; use 4 or more"),
         (
             "link_rate",
             "10",

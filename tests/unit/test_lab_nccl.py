@@ -6,6 +6,7 @@ import math
 import pytest
 
 from lab import nccl
+from lab.compare import parse
 from lab.kpis import Goodput
 from lab.rows import InPlace, IterationRecord
 from tests.unit.lab_samples import record, row
@@ -61,11 +62,25 @@ def test_float_str_is_getfloatstr(value: float, width: int, expected: str) -> No
         ("all_reduce", 2**28, "sum", -1), ("reduce_scatter", 2**24, "sum", -1), ("all_gather", 2**24, "none", -1),
         ("all_to_all", 2**24, "none", -1), ("broadcast", 2**28, "none", 0), ("reduce", 2**28, "sum", 0),
         ("sendrecv", 2**28, "sum", -1), ("gather", 2**24, "none", 0),
+        ("scatter", 2**24, "none", 0), ("all_to_all_v", 2**24, "none", -1),
     ],
 )  # fmt: skip
 def test_count_redop_and_root_by_collective(collective: str, count: int, redop: str, root: int) -> None:
     fields = nccl.row_line(row(collective=collective)).split()
     assert fields[:5] == ["1073741824", str(count), "float", redop, str(root)]
+
+
+@pytest.mark.parametrize(
+    ("collective", "program"),
+    [
+        ("all_reduce", "all_reduce_perf"), ("all_to_all", "alltoall_perf"), ("all_to_all_v", "alltoallv_perf"),
+        ("sendrecv", "sendrecv_perf"), ("reduce_scatter", "reduce_scatter_perf"),
+    ],
+)  # fmt: skip
+def test_programs_are_named_as_nccl_tests_names_its_own(collective: str, program: str) -> None:
+    """Its src/Makefile: a file's name and _perf."""
+    assert nccl.program(collective) == program
+    assert parse(f"# Collective test starting: ./build/{program}\n", "x").about == {"collective": collective}
 
 
 def test_an_invalid_row_is_not_in_the_average() -> None:

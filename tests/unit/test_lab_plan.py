@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lab.experiment import load
+from lab.forecast import forecast_of, require_short_ways
 from lab.plan import Plan, plan
 from lab.scale import Budget, Scale, choose_scale
 from lab.site import fabric_of
@@ -240,3 +241,14 @@ def test_slices_are_no_larger_than_asked() -> None:
 def test_impossible_pieces_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(Refused, match=words):
         planned(**settings)
+
+
+def test_round_trips_beyond_a_connections_deadline_are_refused() -> None:
+    """Host to host over one switch and back: four links of 1 ms, x 4000 = 16 s; x 2000 = 8 s."""
+    one_leaf = {"topology": "spine-leaf:spines=1,leaves=1,hosts_per_leaf=2", "delay": "1ms"}
+    planned = plan(load(None, one_leaf))
+    with pytest.raises(
+        Refused, match=r"^a round trip h1 -> h2 would take 16 s here, more than 10 s: the delays x 4000; "
+    ):
+        require_short_ways(forecast_of(planned, Scale(4000, 1)), Scale(4000, 1))
+    require_short_ways(forecast_of(planned, Scale(4000, 2)), Scale(4000, 2))

@@ -69,12 +69,12 @@ def test_auto_keeps_its_promises(hops: float, traffic: float, rate: float, budge
 
 
 def test_auto_takes_longer_where_messages_would_have_too_few_frames() -> None:
-    """1 s of traffic at 1/2000 of the rate, 10 s are asked for: sizes / 200. Steps of 10 MB have 30 frames at 37 and less, and
-    six times the time allows 33 and more. Steps of 1.5 MB need 5: too long for any good."""
+    """1 s of traffic at 1/2000 of the rate, 20 s are asked for: sizes / 100. Steps of 10 MB have 30 frames at 37 and less, and
+    six times the time allows 17 and more. Steps of 1.5 MB need 5: too long for any good."""
     load = Load(2e8, 1.0, 10e6, 400_000, 8948)
     budget = Budget(2 * 2e8 / 2000)
-    assert choose_scale(load, budget, 22.0) == Scale(2000, 34)
-    assert choose_scale(replace(load, step_bytes=1.5e6), budget, 22.0) == Scale(2000, 200)
+    assert choose_scale(load, budget, 32.0) == Scale(2000, 25)
+    assert choose_scale(replace(load, step_bytes=1.5e6), budget, 32.0) == Scale(2000, 100)
 
 
 def test_small_hardware_is_not_enlarged() -> None:

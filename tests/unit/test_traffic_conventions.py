@@ -55,6 +55,9 @@ def test_an_unknown_collective_is_refused_with_the_known_ones() -> None:
         ("reduce_scatter", 16 * 4 - 1, 4, 0),
         ("all_gather", 16 * 8 - 1, 4, 16),
         ("all_gather", 0, 4, 0),
+        # src/alltoallv.cu, src/gather.cu.
+        ("all_to_all_v", 1 << 20, 6, 6 * 43_688),
+        ("gather", 16 * 3 - 1, 3, 0),
     ],
 )
 def test_buffers_are_whole_elements_and_parts_are_multiples_of_sixteen_bytes(
