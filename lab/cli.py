@@ -15,12 +15,25 @@ from typing import NoReturn
 from controller import POLICIES
 from lab import machine, terminal
 from lab.errors import LabError
-from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
+from lab.experiment import (
+    ADDRESSING,
+    NOT_OF_THE_TRAFFIC,
+    PLACEMENTS,
+    RELIABILITIES,
+    SETTINGS,
+    Experiment,
+    load,
+    parse_mtu,
+    seconds,
+)
+from lab.sending import TCP_CONGESTION_CONTROLS
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
+from traffic.rocev2.opcodes import PATH_MTUS
+from traffic.rocev2.spread import UNITS
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -42,6 +55,15 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),
     "slice_bytes": ((), "SIZE", "cut messages into slices of this at most, so that a step need not wait for a whole chunk"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
+    "congestion_control": (
+        (), "NAME[:K=V,...]", f"of tcp: {', '.join(TCP_CONGESTION_CONTROLS)}; of rocev2: none, dcqcn (constants: of hardware)"
+    ),
+    "qps": ((), "N", "of rocev2: queue pairs of a connection, among which each message is divided"),
+    "path_mtu": ((), "BYTES", f"of rocev2: payload of a packet: {', '.join(map(str, PATH_MTUS))} (default: the largest)"),
+    "reliability": ((), "NAME", f"of rocev2: {' or '.join(RELIABILITIES)} repeat"),
+    "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
+    "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
+    "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
     "min_bytes": (("--minbytes",), "SIZE", "smallest size, as in nccl-tests: K, M and G are powers of two"),

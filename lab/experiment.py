@@ -15,6 +15,8 @@ from lab.errors import LabError
 from lab.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
+from traffic.rocev2.opcodes import PATH_MTUS
+from traffic.rocev2.spread import UNITS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,6 +32,11 @@ _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 # NCCL's MAXCHANNELS.
 MAX_CHANNELS = 64
 ADDRESSING = ("l3", "l2")
+# NCCL makes up to 128 a connection (NCCL_IB_MAX_QPS); published studies go twice as far.
+MAX_QPS = 256
+# UDP source ports that Linux uses for RoCEv2.
+MAX_ENTROPY = 2**14
+RELIABILITIES = ("go-back-N", "selective")
 PLACEMENTS = ("contiguous", "strided", "random")
 
 
@@ -41,8 +48,11 @@ class Experiment:
     own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
     pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels:
     connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the largest
-    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to
-    max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
+    size's, None = whole messages; congestion_control: None = the transport's own; of RoCEv2: qps, queue pairs of a
+    connection; path_mtu, payload of a packet, None = the largest that fits; spread, of what keeps its UDP source port, over
+    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None =
+    every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and
+    time_limit_s.
     """
 
     topology: str = "spine-leaf"
@@ -60,6 +70,13 @@ class Experiment:
     channels: int = 1
     slice_bytes: int | None = None
     transport: str = "tcp"
+    congestion_control: str | None = None
+    qps: int = 1
+    path_mtu: int | None = None
+    reliability: str = RELIABILITIES[0]
+    spread: str = UNITS[0]
+    entropy: int = 64
+    flowlet_gap_us: float = 50.0
     placement: str = "contiguous"
     ranks: int | None = None
     min_bytes: int = 2**28
@@ -124,6 +141,13 @@ def _choice(names: tuple[str, ...]) -> Callable[[str, object], str]:
         return str(value)
 
     return parse
+
+
+def _path_mtu(where: str, value: object) -> int:
+    mtu = _whole(where, value)
+    if mtu not in PATH_MTUS:
+        raise LabError(f"{where} = {mtu}: choose from {', '.join(map(str, PATH_MTUS))}")
+    return mtu
 
 
 def _flag(where: str, value: object) -> bool:
@@ -240,6 +264,13 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "channels", _between(1, MAX_CHANNELS)),
         _setting("traffic", "slice_bytes", _size),
         _setting("traffic", "transport", _text),
+        _setting("traffic", "congestion_control", _text),
+        _setting("traffic", "qps", _between(1, MAX_QPS)),
+        _setting("traffic", "path_mtu", _path_mtu),
+        _setting("traffic", "reliability", _choice(RELIABILITIES)),
+        _setting("traffic", "spread", _choice(UNITS)),
+        _setting("traffic", "entropy", _between(2, MAX_ENTROPY)),
+        _setting("traffic", "flowlet_gap", _quantity(parse_duration_us), "flowlet_gap_us"),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", _between(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),

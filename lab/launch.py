@@ -17,6 +17,7 @@ from lab.plan import plan
 from lab.progress import Progress
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
+from lab.sending import tcp_congestion_control
 from lab.site import Site, require_shapeable, site
 from topologies.units import format_size
 
@@ -90,6 +91,7 @@ def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]
     machine.require_root()
     machine.require_tools()
     machine.require_capabilities()
+    machine.require_congestion_control(tcp_congestion_control(experiment))
     machine.require_network_size(len(fabric.hosts), len(fabric.links))
     machine.require_open_files(len(fabric.hosts), sum(len(fabric.ports_of(s.name)) for s in fabric.switches))
     doors: list[Callable[[Sandbox], None]] = []

@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import traffic
+from controller import policy
+from controller.policy import Announced
+from lab import sending
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import interfaces
@@ -17,8 +20,8 @@ from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_cro
 from lab.roofline import Cut, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.site import Site, require_shapeable, site
-from lab.wire import Sends
-from topologies import Fabric, unknown
+from lab.wire import Sends, over_queue_pairs
+from topologies import Fabric
 from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.check import verify
@@ -26,7 +29,7 @@ from traffic.contracts import buffer_ratio
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
 from traffic.split import with_channels, with_slices
-from traffic.transport import Endpoint
+from traffic.transport import Endpoint, WireFlow
 
 # Of one message: more cost the replay more than they gain.
 MAX_SLICES = 64
@@ -148,7 +151,7 @@ class Plan(Site):
     def sends(self, count: int, time_dilation: float) -> Sends:
         """The schedule with bytes and emulated times, for the predictor. count: emulated elements."""
         s = self.schedule
-        return Sends(
+        whole = Sends(
             connections=s.connections,
             connection=s.connection,
             n_bytes=self.message_bytes(count),
@@ -158,6 +161,7 @@ class Plan(Site):
             calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
             framing=self.framing,
         )
+        return over_queue_pairs(whole, self.experiment.qps)
 
     def message_bytes(self, count: int) -> NDArray[np.int64]:
         """(sends,) payload of each, with `count` elements in the buffer."""
@@ -213,9 +217,13 @@ class Plan(Site):
 def plan(experiment: Experiment) -> Plan:
     """Refuses, as topologies.Refused, whatever cannot be run as asked."""
     _check_experiment(experiment)
-    if experiment.transport not in traffic.TRANSPORTS:
-        raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     chosen = site(experiment)
+    sending.require_possible(experiment, chosen.nic_mbps)
+    if experiment.spread != "flow" and isinstance(policy(experiment.routing), Announced):
+        raise LabError(
+            f"--spread {experiment.spread} leaves the source ports that {experiment.routing} places flows by: "
+            "use --routing ecmp"
+        )
     fabric, hosts = chosen.fabric, chosen.hosts
     if len(hosts) < 2:
         raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
@@ -227,7 +235,7 @@ def plan(experiment: Experiment) -> Plan:
     planned.sizes(experiment.scale or Scale())
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
-    traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
+    wire_flows(planned, fabric)
     return planned
 
 
@@ -271,6 +279,15 @@ def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None =
         inside = (int(at.domain[rank]), scale_up.ip) if scale_up else (None, None)
         found.append(Endpoint(rank, host, ip, netns[host] if netns else None, *inside))
     return found
+
+
+def wire_flows(planned: Plan, emulated: Fabric) -> list[WireFlow]:
+    """What the transport will open: for each connection as many as it has queue pairs, in a row."""
+    e = planned.experiment
+    flows: list[WireFlow] = traffic.TRANSPORTS[e.transport].plan(
+        endpoints(planned, emulated), planned.schedule.connections, **sending.plan_options(e)
+    )
+    return flows
 
 
 def _check_experiment(e: Experiment) -> None:

@@ -35,7 +35,8 @@ class InPlace:
 class RowResult:
     """One line of the result table. Times, sizes and bandwidths in hardware units (GB = 1e9), but where it says emulated.
 
-    A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
+    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py). A value that does not exist is NaN:
+    `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern.
     """
 
@@ -73,6 +74,10 @@ class RowResult:
     retransmits: int
     verdict: Level
     reason: str
+    out_of_order: int = 0
+    naks: int = 0
+    cnps: int = 0
+    timeouts: int = 0
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
 

@@ -51,6 +51,22 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"lost_outside": {"h3-eth0": 7, "h4-eth0": 0}},
             "7 frames lost outside the fabric: 7 behind h3-eth0",
         ),
+        (
+            "invalid",
+            {"dropped_at_sockets": 9},
+            "9 frames lost at full sockets of the hosts: the transport could not keep up",
+        ),
+        (
+            "degraded",
+            {"timeouts": 3, "stall_s": 1.1},
+            "3 retransmission timeouts, which no scale stretches, nothing moved for 1.1 s at the longest",
+        ),
+        ("ok", {"retransmits": 640, "queue_drops": 10, "resent_for_losses": 640}, ""),
+        (
+            "degraded",
+            {"retransmits": 900, "queue_drops": 10, "resent_for_losses": 640},
+            "260 segments (2.6%) sent again that no link had lost",
+        ),
         ("invalid", {"datapath_drops": 5}, "5 frames lost inside Open vSwitch"),
         (
             "invalid",

@@ -9,7 +9,7 @@ import select
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 from topologies import namespaces
@@ -156,14 +156,15 @@ class RoceTransport:
         return found
 
     def settings(self) -> Mapping[str, str]:
-        r = self._reliability
+        r, dcqcn = self._reliability, self._dcqcn
         return {
             "rocev2_path_mtu": str(r.mtu_bytes),
             "rocev2_window": str(r.window),
             "rocev2_ack_every": str(r.ack_every),
             "rocev2_timeout_ms": f"{r.timeout_ns / 1e6:g}",
             "rocev2_recovery": "selective repeat" if r.selective else "go-back-N",
-            "rocev2_congestion_control": "dcqcn" if self._dcqcn else "none",
+            "rocev2_congestion_control": "dcqcn" if dcqcn else "none",
+            **({f"rocev2_dcqcn_{f.name}": f"{getattr(dcqcn, f.name):g}" for f in fields(dcqcn)} if dcqcn else {}),
             "rocev2_queue_pairs": str(self._qps),
             "rocev2_spread": self._spread.unit,
         }
