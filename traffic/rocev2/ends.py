@@ -77,6 +77,8 @@ class SendingEnd:
 
     def on_time(self, now_ns: int) -> None:
         """Raises RetryExceededError."""
+        if now_ns < self.held_until_ns:
+            self.sender.hold(self.held_until_ns)
         self.sender.on_time(now_ns)
         self._port.activate(self)
 

@@ -36,9 +36,8 @@ from traffic.schedule import Connection, connection_name
 from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
 
 _IPPROTO_UDP = 17
-# Below the shortest queue of a shaped link, eight frames of 9014 bytes: what the socket does not hold back, that queue drops.
-# The kernel doubles the number, and counts about twice a frame's bytes.
-_SEND_BUFFER_BYTES = 64 << 10
+# Below the shortest queue of a shaped link, 32 frames of its MTU: what the socket does not hold back, that queue drops.
+_SEND_BUFFER_BYTES, _SEND_BUFFER_FRAMES = 64 << 10, 16
 _RECEIVE_SLOTS = 64
 # What a paced sender may make up for: wake-ups are late by up to this on a busy machine.
 _BURST_NS = 2_000_000
@@ -187,6 +186,7 @@ class RoceTransport:
                 if at not in nics:
                     nics[at] = Nic(hop.intf, send_buffer_bytes=_SEND_BUFFER_BYTES)
                     self._nics.append(nics[at])
+                    nics[at].limit_send_buffer(min(_SEND_BUFFER_BYTES, _SEND_BUFFER_FRAMES * nics[at].mtu_bytes))
                 ways[endpoint.rank, ip] = nics[at], hop
 
         inside = [(e.netns, e) for e in endpoints if e.netns is not None]
