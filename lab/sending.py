@@ -27,6 +27,7 @@ SELECTIVE = "selective"
 DCQCN, NONE = "dcqcn", "none"
 TCP_CONGESTION_CONTROLS = ("cubic", "reno", "dctcp", "bbr")
 _CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN)}
+_NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
 _OF_ROCEV2 = ("qps", "path_mtu", "reliability", "spread", "entropy", "flowlet_gap_us")
 _DEFAULTS = {f.name: f.default for f in fields(Experiment)}
@@ -57,6 +58,10 @@ def require_possible(e: Experiment, line_rate_mbps: float) -> None:
     name, constants = _congestion_control(e)
     if name == DCQCN:
         _dcqcn(e, constants, line_rate_mbps)
+    if name in _NEED_MARKS and e.ecn_threshold_us is None:
+        raise LabError(
+            f"--congestion-control {name} waits for marks, and no link marks: add --ecn-threshold, such as 50us"
+        )
 
 
 def options(e: Experiment, scale: Scale, line_rate_mbps: float) -> dict[str, Any]:

@@ -112,6 +112,14 @@ _CONSTANTS = (
             {"transport": "tcp", "congestion_control": "dcqcn"},
             "--congestion-control 'dcqcn' is not for tcp: choose from cubic, reno, dctcp, bbr",
         ),
+        (
+            {"congestion_control": "dcqcn"},
+            "--congestion-control dcqcn waits for marks, and no link marks: add --ecn-threshold, such as 50us",
+        ),
+        (
+            {"transport": "tcp", "congestion_control": "dctcp"},
+            "--congestion-control dctcp waits for marks, and no link marks: add --ecn-threshold, such as 50us",
+        ),
         ({"congestion_control": "none:x=1"}, "--congestion-control none has no constants: write it without 'x=1'"),
         (
             {"congestion_control": "dcqcn:speed=1"},

@@ -161,6 +161,7 @@ class RoceTransport:
             "rocev2_window": str(r.window),
             "rocev2_ack_every": str(r.ack_every),
             "rocev2_timeout_ms": f"{r.timeout_ns / 1e6:g}",
+            "rocev2_reorder": str(r.reorder),
             "rocev2_recovery": "selective repeat" if r.selective else "go-back-N",
             "rocev2_congestion_control": "dcqcn" if dcqcn else "none",
             **({f"rocev2_dcqcn_{f.name}": f"{getattr(dcqcn, f.name):g}" for f in fields(dcqcn)} if dcqcn else {}),
