@@ -245,7 +245,12 @@ def _late(e: Evidence) -> Iterator[str]:
 def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
-        yield f"{ratio:.2f} times the predicted time, unexplained"
+        dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
+        yield f"{ratio:.2f} times the predicted time{_congestion(e) if dropped_many else ', unexplained'}"
+
+
+def _congestion(e: Evidence) -> str:
+    return f": full queues dropped {e.queue_drops:,} frames, {e.retransmits:,} segments were sent again"
 
 
 def _resent(e: Evidence) -> Iterator[str]:

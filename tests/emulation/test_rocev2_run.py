@@ -61,6 +61,7 @@ def test_dcqcn_keeps_an_incast_from_dropping(tmp_path: Path) -> None:
     assert int(alone["dropped_fabric"]) > 100
     assert int(alone["retransmits"]) >= int(alone["dropped_fabric"])
     assert (alone["cnps"], alone["dropped_host"]) == ("0", "0")
+    assert "full queues dropped " in alone["reason"]
     held = row(tmp_path / "dcqcn", "128M", *_INCAST, "--congestion-control", _QUICK_DCQCN, "--ecn-threshold", "100us")
     assert int(held["cnps"]) > 0
     assert int(held["dropped_fabric"]) < int(alone["dropped_fabric"]) / 10

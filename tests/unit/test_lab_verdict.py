@@ -61,6 +61,11 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"timeouts": 3, "stall_s": 1.1},
             "3 retransmission timeouts, which no scale stretches, nothing moved for 1.1 s at the longest",
         ),
+        (
+            "degraded",
+            {"measured_to_predicted": 1.9, "queue_drops": 3220, "retransmits": 8822, "resent_for_losses": 9000},
+            "1.90 times the predicted time: full queues dropped 3,220 frames, 8,822 segments were sent again",
+        ),
         ("ok", {"retransmits": 640, "queue_drops": 10, "resent_for_losses": 640}, ""),
         (
             "degraded",
