@@ -17,7 +17,7 @@ from lab.plan import plan
 from lab.progress import Progress
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
-from lab.sending import tcp_congestion_control
+from lab.sending import of_a_program, tcp_congestion_control
 from lab.site import Site, require_shapeable, site
 from topologies.units import format_size
 
@@ -56,6 +56,7 @@ def cli(experiment: Experiment, *, publish: int | None) -> int:
 def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int | None) -> int:
     """`run_topo.py exec`."""
     _require_program(job.command[0])
+    experiment = of_a_program(experiment)
     chosen = site(experiment)
     if experiment.scale is not None and experiment.scale.size_scale != 1:
         raise LabError(

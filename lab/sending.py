@@ -91,6 +91,11 @@ def framing(e: Experiment) -> Framing:
     return made
 
 
+def of_a_program(e: Experiment) -> Experiment:
+    """What a file says of RoCEv2 is not for a program of the user's own, which speaks TCP as most do."""
+    return e if e.transport == TCP else replace(e, transport=TCP, congestion_control=None)
+
+
 def tcp_congestion_control(e: Experiment) -> str:
     """Of TCP connections, whoever makes them."""
     return _congestion_control(e)[0] if e.transport == TCP else TCP_CONGESTION_CONTROLS[0]

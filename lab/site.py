@@ -41,7 +41,7 @@ class Site:
 
     @property
     def framing(self) -> Framing:
-        """Of the transport; of a user's program TCP's, as most use it."""
+        """Of the transport."""
         return sending.framing(self.experiment)
 
     def impairments(self, scale: Scale) -> Impairments:

@@ -1,17 +1,18 @@
 """A transport's settings: what each becomes here, and the refusal of what cannot be meant or would be ignored."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lab.errors import LabError
-from lab.experiment import load
+from lab.experiment import DEFAULT_FILE, load
 from lab.fluid import Latency
 from lab.plan import plan, wire_flows
 from lab.predictor import predict
 from lab.scale import Scale
-from lab.sending import framing, options, resent_for, tcp_congestion_control
+from lab.sending import framing, of_a_program, options, resent_for, tcp_congestion_control
 from lab.wire import Sends, over_queue_pairs, queue_pair_connection
 from topologies import topology
 from traffic.framing import rocev2
@@ -36,6 +37,19 @@ def test_tcp_is_told_its_congestion_control_alone() -> None:
     assert options(load(None, {"congestion_control": "reno"}), Scale(), HARDWARE_MBPS) == {"congestion_control": "reno"}
     # What a program of the user's own sends is TCP's, whatever the file says of RoCEv2.
     assert tcp_congestion_control(load(None, ROCEV2 | {"congestion_control": "dcqcn"})) == "cubic"
+
+
+@pytest.mark.parametrize("transport", ["rocev2", "carrier-pigeon"])
+def test_a_program_of_the_users_own_is_taken_to_speak_tcp(transport: str) -> None:
+    asked = of_a_program(load(None, {"transport": transport, "congestion_control": "dcqcn"}))
+    assert (asked.transport, tcp_congestion_control(asked)) == ("tcp", "cubic")
+    reno = load(None, {"congestion_control": "reno"})
+    assert of_a_program(reno) == reno
+
+
+@pytest.mark.parametrize("file", sorted(DEFAULT_FILE.parent.glob("*.toml")), ids=lambda file: file.stem)
+def test_every_experiment_that_we_ship_can_be_planned(file: Path) -> None:
+    assert plan(load(file)).ranks >= 2
 
 
 def test_dcqcn_is_scaled_as_links_sizes_and_times_are() -> None:
