@@ -6,9 +6,8 @@ from controller import Policy, policy
 from controller.demand import MAX_DEMANDS, Demand
 from controller.flow import Flow
 from controller.policy import Announced
-from lab.plan import Plan, endpoints
+from lab.plan import Plan, wire_flows
 from topologies import Fabric
-from traffic import TRANSPORTS
 from traffic.transport import WireFlow
 
 
@@ -26,15 +25,16 @@ def to_announce(planned: Plan, emulated: Fabric) -> tuple[Demand, ...]:
 
 
 def _demands(planned: Plan, emulated: Fabric) -> list[Demand]:
-    """One per connection between NICs, since inside an HB domain there is one way only: its part of what the sender's NIC can
+    """One per flow between NICs, since inside an HB domain there is one way only: its part of what the sender's NIC can
     send, by what it carries."""
     schedule = planned.schedule
-    flows = TRANSPORTS[planned.experiment.transport].plan(endpoints(planned, emulated), schedule.connections)
+    flows = wire_flows(planned, emulated)
     src, dst = (np.array(ranks) for ranks in zip(*((f.src_rank, f.dst_rank) for f in flows), strict=True))
     outside = ~planned.interfaces.inside(src, dst)
     sends = ~schedule.is_local
     elements = schedule.elements(schedule.natural_count or schedule.n_chunks)
-    carried = np.bincount(schedule.connection[sends], elements[sends])
+    qps = len(flows) // len(schedule.connections)
+    carried = np.repeat(np.bincount(schedule.connection[sends], elements[sends]) / qps, qps)
     by_rank = np.bincount(src[outside], carried[outside], len(planned.hosts))
     nic_mbps = [emulated.link_of(emulated.scale_out_port(host).intf).rate_mbps for host in planned.hosts]
     return [

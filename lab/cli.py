@@ -16,8 +16,19 @@ from typing import NoReturn
 from controller import POLICIES
 from lab import machine, terminal
 from lab.errors import LabError
-from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
+from lab.experiment import (
+    ADDRESSING,
+    NOT_OF_THE_TRAFFIC,
+    PLACEMENTS,
+    RELIABILITIES,
+    SETTINGS,
+    Experiment,
+    load,
+    parse_mtu,
+    seconds,
+)
 from lab.rows import Output
+from lab.sending import TCP_CONGESTION_CONTROLS
 from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
@@ -25,6 +36,8 @@ from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
 from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 from traffic.formats import FORMATS, WRITERS
+from traffic.rocev2.opcodes import PATH_MTUS
+from traffic.rocev2.spread import UNITS
 from traffic.workloads.models import MODELS
 from traffic.workloads.training import Training
 
@@ -52,6 +65,15 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "helpers_at": ((), "SWITCH,...", f"where the reducers or servers of {' or '.join(HELPERS)} are plugged in"),
     "helper_rate": ((), "RATE", "of the link of each, in hardware units; in proportion to the NICs if left out"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
+    "congestion_control": (
+        (), "NAME[:K=V,...]", f"of tcp: {', '.join(TCP_CONGESTION_CONTROLS)}; of rocev2: none, dcqcn (constants: of hardware)"
+    ),
+    "qps": ((), "N", "of rocev2: queue pairs of a connection, among which each message is divided"),
+    "path_mtu": ((), "BYTES", f"of rocev2: payload of a packet: {', '.join(map(str, PATH_MTUS))} (default: the largest)"),
+    "reliability": ((), "NAME", f"of rocev2: {' or '.join(RELIABILITIES)} repeat"),
+    "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
+    "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
+    "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
     "min_bytes": (("--minbytes",), "SIZE", "smallest size, as in nccl-tests: K, M and G are powers of two"),

@@ -24,6 +24,7 @@ from lab.scale import Scale
 from lab.site import Site
 from lab.verdict import judge
 from topologies import namespaces, syscalls
+from traffic.transport import TransportCounters
 
 _HOSTS = Path("/etc/hosts")
 _SEGMENTS = ("OutSegs", "RetransSegs")
@@ -69,7 +70,12 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     _furnish(site)
     started = of_job(job, site, RUN_DIR, os.environ)
     lab.net.hop_report()
-    tcp, losses, start, used_s = _tcp_segments(site), Losses.of(lab, 0), monitor.mark(), _children_s()
+    tcp, losses, start, used_s = (
+        _tcp_segments(site),
+        Losses.of(lab, TransportCounters(0, 0)),
+        monitor.mark(),
+        _children_s(),
+    )
     began = time.monotonic()
     outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
     busy = (began, time.monotonic())
@@ -77,7 +83,7 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     window = monitor.window(start, monitor.mark())
     now = _tcp_segments(site)
     sent = {name: now[name] - tcp[name] for name in _SEGMENTS}
-    lost = Losses.of(lab, sent["RetransSegs"]).since(losses)
+    lost = Losses.of(lab, TransportCounters(sent["RetransSegs"], sent["OutSegs"])).since(losses)
     record.links.append(link_samples(lab.fabric, window, monitor.origin_s))
     record.link_totals = link_totals(lab.fabric, window, lost, outcome.seconds, size_bytes=0, planned={})
     evidence = replace(

@@ -16,6 +16,8 @@ from lab.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.units import parse_duration_us, parse_flops_s, parse_rate_mbps, parse_size_bytes
 from traffic.formats import UNSIZED, split_spec
+from traffic.rocev2.opcodes import PATH_MTUS
+from traffic.rocev2.spread import UNITS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +39,11 @@ MAX_CHANNELS = 64
 # Of min_bytes and max_bytes, which nobody can write.
 OWN_SIZE = 0
 ADDRESSING = ("l3", "l2")
+# NCCL makes up to 128 a connection (NCCL_IB_MAX_QPS); published studies go twice as far.
+MAX_QPS = 256
+# UDP source ports that Linux uses for RoCEv2.
+MAX_ENTROPY = 2**14
+RELIABILITIES = ("go-back-N", "selective")
 PLACEMENTS = ("contiguous", "strided", "random")
 # What a schedule of the user's own says itself, or what is not done to one.
 _OF_SCHEDULES = (
@@ -54,16 +61,18 @@ _OF_COLLECTIVES = (
 class Experiment:
     """Hardware units throughout: the scale says what the machine emulates.
 
-    topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
-    own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; queue_frames: that a link's
-    queue holds, None = 32, or two bandwidth-delay products; collective: or a traffic pattern, to which flows_per_host,
-    group_size and group_shift belong; algorithm: None = the collective's own; schedule: 'goal:FILE', in a collective's
-    place; channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice
-    of the largest size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; helpers_at: the switches of
-    the reducers or parameter servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their
-    links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every host; min_bytes to
-    max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the
-    machine and time_limit_s.
+    topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's own;
+    ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; queue_frames: that a link's queue
+    holds, None = 32, or two bandwidth-delay products; collective: or a traffic pattern, to which flows_per_host, group_size
+    and group_shift belong; algorithm: None = the collective's own; schedule: 'goal:FILE', in a collective's place;
+    channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the
+    largest size's, None = whole messages; congestion_control: None = the transport's own; of RoCEv2: qps, queue pairs of a
+    connection; path_mtu, payload of a packet, None = the largest that fits; spread, of what keeps its UDP source port, over
+    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; helpers_at: the
+    switches of the reducers or parameter servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps:
+    of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every host; min_bytes
+    to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit
+    the machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of traffic.workloads.training.Training and lab.workload.Stragglers;
@@ -90,6 +99,13 @@ class Experiment:
     helpers_at: tuple[str, ...] = ()
     helper_rate_mbps: float | None = None
     transport: str = "tcp"
+    congestion_control: str | None = None
+    qps: int = 1
+    path_mtu: int | None = None
+    reliability: str = RELIABILITIES[0]
+    spread: str = UNITS[0]
+    entropy: int = 64
+    flowlet_gap_us: float = 50.0
     placement: str = "contiguous"
     ranks: int | None = None
     min_bytes: int = 2**28
@@ -168,6 +184,13 @@ def _choice(names: tuple[str, ...]) -> Callable[[str, object], str]:
         return str(value)
 
     return parse
+
+
+def _path_mtu(where: str, value: object) -> int:
+    mtu = _whole(where, value)
+    if mtu not in PATH_MTUS:
+        raise LabError(f"{where} = {mtu}: choose from {', '.join(map(str, PATH_MTUS))}")
+    return mtu
 
 
 def _flag(where: str, value: object) -> bool:
@@ -304,6 +327,13 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "helpers_at", _names),
         _setting("traffic", "helper_rate", _quantity(parse_rate_mbps), "helper_rate_mbps"),
         _setting("traffic", "transport", _text),
+        _setting("traffic", "congestion_control", _text),
+        _setting("traffic", "qps", _between(1, MAX_QPS)),
+        _setting("traffic", "path_mtu", _path_mtu),
+        _setting("traffic", "reliability", _choice(RELIABILITIES)),
+        _setting("traffic", "spread", _choice(UNITS)),
+        _setting("traffic", "entropy", _between(2, MAX_ENTROPY)),
+        _setting("traffic", "flowlet_gap", _quantity(parse_duration_us), "flowlet_gap_us"),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", _between(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),

@@ -22,14 +22,14 @@ from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.fluid import Prediction
 from lab.helpers import told
-from lab.plan import Plan, Size, endpoints, plan
+from lab.plan import Plan, Size, plan, wire_flows
 from lab.predictor import MAX_STEP_SENDS, predict
 from lab.rows import json_value
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
+from lab.wire import queue_pair_connection
 from lab.workload import step_columns, step_lines
 from topologies import Fabric, Port
 from topologies.units import format_rate, format_size
-from traffic import TRANSPORTS
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
@@ -40,7 +40,7 @@ MAX_ROUND_TRIP_S = 10.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """paths: connection -> egress port of every hop; ack_paths: connection -> the way back."""
+    """paths: connection -> egress port of every hop, each queue pair as a connection; ack_paths: connection -> the way back."""
 
     plan: Plan
     emulated: Fabric
@@ -80,6 +80,11 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
+    if planned.experiment.spread != "flow":
+        unit = planned.experiment.spread
+        return Forecast(
+            planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
+        )
     chosen = routing(planned, emulated)
     if isinstance(chosen, Reactive):
         return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
@@ -90,8 +95,8 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
         there = flow_of(f)
         back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
         try:
-            paths[f.connection] = plane.path(there)
-            ack_paths[f.connection] = plane.path(back)
+            of = queue_pair_connection(f.connection, f.qp, planned.experiment.qps)
+            paths[of], ack_paths[of] = plane.path(there), plane.path(back)
         except Unpredictable:
             unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
             return Forecast(planned, emulated, unknown=unknown)
@@ -117,8 +122,7 @@ def require_short_ways(expected: Forecast, scale: Scale) -> None:
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     """For the connections that the plan's transport will make. Needs no root and builds nothing."""
     emulated = scale.fabric(planned.fabric)
-    flows = TRANSPORTS[planned.experiment.transport].plan(endpoints(planned, emulated), planned.schedule.connections)
-    return forecast(planned, emulated, flows)
+    return forecast(planned, emulated, wire_flows(planned, emulated))
 
 
 def show(experiment: Experiment, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from lab.progress import Progress
 from lab.rows import Output
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
+from lab.sending import of_a_program, tcp_congestion_control
 from lab.site import Site, require_shapeable, site
 from topologies.units import format_size
 
@@ -57,6 +58,7 @@ def cli(experiment: Experiment, *, publish: int | None) -> int:
 def execute(experiment: Experiment, job: Job, *, out: str | None, publish: int | None) -> int:
     """`run_topo.py exec`."""
     _require_program(job.command[0])
+    experiment = of_a_program(experiment)
     chosen = site(experiment)
     if experiment.scale is not None and experiment.scale.size_scale != 1:
         raise LabError(
@@ -94,6 +96,7 @@ def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]
     machine.require_root()
     machine.require_tools()
     machine.require_capabilities()
+    machine.require_congestion_control(tcp_congestion_control(experiment))
     machine.require_network_size(len(fabric.hosts), len(fabric.links))
     machine.require_open_files(len(fabric.hosts), sum(len(fabric.ports_of(s.name)) for s in fabric.switches))
     doors: list[Callable[[Sandbox], None]] = []

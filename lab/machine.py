@@ -84,6 +84,16 @@ def require_tools() -> None:
         raise LabError(f"missing {tools}: run `sudo scripts/setup.sh`")
 
 
+def require_congestion_control(name: str) -> None:
+    """Of TCP, in this kernel."""
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    if name not in available:
+        raise LabError(
+            f"congestion control {name}: this kernel has {', '.join(available)}: use one of them, or `modprobe tcp_{name}` "
+            f"where that module exists"
+        )
+
+
 def missing_capabilities() -> list[str]:
     """What root may not do here, as in a container: capabilities(7), of which CapEff in proc(5) is a bit mask."""
     status = Path("/proc/self/status").read_text()

@@ -91,6 +91,7 @@ def scale_lines(record: RunRecord) -> list[str]:
     domains = f", {fabric['hb_domains']} HB domains of {fabric['hb_domain_size']}" if fabric["hb_domains"] else ""
     return [
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
+        *_rocev2(record.machine),
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
         *([f"Helpers: {record.helpers}"] if record.helpers else []),
@@ -98,6 +99,16 @@ def scale_lines(record: RunRecord) -> list[str]:
         f"Open vSwitch {record.machine['open_vswitch']}, {DATAPATHS[record.machine['datapath']]}",
         *_delays(record.machine),
     ]
+
+
+def _rocev2(machine: Mapping[str, Any]) -> Iterator[str]:
+    if "rocev2_path_mtu" in machine:
+        what = ("queue_pairs", "path_mtu", "recovery", "congestion_control", "spread")
+        qps, path_mtu, recovery, control, spread = (machine[f"rocev2_{name}"] for name in what)
+        yield (
+            f"RoCEv2: {qps} queue pair{'s' * (qps != '1')} per connection, path MTU {path_mtu}, {recovery}, "
+            f"congestion control {control}, spread by {spread}"
+        )
 
 
 def _delays(machine: Mapping[str, Any]) -> Iterator[str]:

@@ -13,28 +13,29 @@ from topologies import Fabric
 from topologies.impairments import EgressCounts
 from topologies.ovs_sockets import datapath_drops
 from traffic.framing import ETHERNET_BYTES
+from traffic.transport import TransportCounters
 
 
 @dataclass(frozen=True)
 class Losses:
     """Cumulative: frames dropped by each link's queue and by the kernel behind it, what each link was asked to do to frames,
-    frames lost inside the switch (since last asked), segments resent."""
+    frames lost inside the switch (since last asked), what the transport counted."""
 
     queues: dict[str, int]
     backlogs: dict[str, int]
     on_purpose: dict[str, EgressCounts]
     datapath: int
-    resent: int
+    transport: TransportCounters
 
     @classmethod
-    def of(cls, lab: Lab, resent: int) -> "Losses":
+    def of(cls, lab: Lab, transport: TransportCounters) -> "Losses":
         """Until now."""
         return cls(
             {**lab.net.switch_drops(), **lab.net.host_drops()},
             lab.net.backlog_drops(),
             lab.net.egress_counts(),
             datapath_drops(lab.daemons.switch_pid) if lab.datapath == "netdev" else 0,
-            resent,
+            transport,
         )
 
     def since(self, before: "Losses") -> "Losses":
@@ -43,19 +44,20 @@ class Losses:
             for new, old in ((self.queues, before.queues), (self.backlogs, before.backlogs))
         )
         on_purpose = {intf: counts.since(before.on_purpose[intf]) for intf, counts in self.on_purpose.items()}
-        return Losses(queues, backlogs, on_purpose, self.datapath, self.resent - before.resent)
+        return Losses(queues, backlogs, on_purpose, self.datapath, self.transport - before.transport)
 
     def at(self, intf: str) -> int:
         """Frames that one direction of a link lost, on purpose or not."""
         return self.queues.get(intf, 0) + (self.on_purpose[intf].lost if intf in self.on_purpose else 0)
 
     def at_hosts(self, fabric: Fabric) -> int:
-        """In the queues of the hosts' own interfaces."""
-        return sum(self.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
+        """In the queues of the hosts' own interfaces, and at full sockets."""
+        queues = sum(self.queues.get(port.intf, 0) for h in fabric.hosts for port in fabric.ports_of(h.name))
+        return queues + self.transport.dropped_host
 
     @property
     def in_all(self) -> int:
-        return sum(self.queues.values()) + self.datapath + self.impaired.lost
+        return sum(self.queues.values()) + self.datapath + self.impaired.lost + self.transport.dropped_host
 
     @property
     def impaired(self) -> EgressCounts:
@@ -76,7 +78,9 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses) -> Evidence:
         steal_share=window.steal_share,
         controller_status=lab.controller.poll() if lab.controller else None,
         datapath_stopped_s=window.stopped_s,
-        retransmits=losses.resent,
+        retransmits=losses.transport.retransmits,
+        timeouts=losses.transport.timeouts,
+        dropped_at_sockets=losses.transport.dropped_host,
         queue_drops=sum(losses.queues.values()),
         frame_bytes=e.mtu + ETHERNET_BYTES,
         lost_outside=losses.backlogs,

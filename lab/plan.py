@@ -1,7 +1,7 @@
 """From an experiment to a plan: what the ranks send, computed or refused without root, before anything is made."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import traffic
-from lab import imports
+from controller import policy
+from controller.policy import Announced
+from lab import imports, sending
 from lab.errors import LabError
 from lab.experiment import SETTINGS, Experiment
 from lab.interfaces import interfaces
@@ -19,9 +21,9 @@ from lab.roofline import Computing, Cut, busiest_interface, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
 from lab.schedules import schedule_of, slices_of, workload_of
 from lab.site import Site, require_shapeable, site, with_helpers_of
-from lab.wire import Sends
+from lab.wire import Sends, over_queue_pairs
 from lab.workload import Workload
-from topologies import Fabric, unknown
+from topologies import Fabric
 from topologies.helpers import REDUCER
 from topologies.units import format_size
 from traffic import Schedule
@@ -29,7 +31,7 @@ from traffic.check import verify
 from traffic.contracts import buffer_ratio
 from traffic.conventions import BY_TRAFFIC, ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.split import with_slices
-from traffic.transport import Endpoint, WireFlow, address_pair
+from traffic.transport import Endpoint, WireFlow
 
 # Of the replay engine, for one send.
 _BYTES_PER_SEND = 100
@@ -188,7 +190,7 @@ class Plan(Site):
     def sends(self, count: int, time_dilation: float) -> Sends:
         """The schedule with bytes and emulated times, for the predictor. count: emulated elements."""
         s = self.schedule
-        return Sends(
+        whole = Sends(
             connections=s.connections,
             connection=s.connection,
             n_bytes=self.message_bytes(count),
@@ -198,6 +200,7 @@ class Plan(Site):
             calc_s=(s.calc_ns * (time_dilation / 1e9)).astype(np.float64),
             framing=self.framing,
         )
+        return over_queue_pairs(whole, self.experiment.qps)
 
     def message_bytes(self, count: int) -> NDArray[np.int64]:
         """(sends,) payload of each, with `count` elements in the buffer."""
@@ -264,9 +267,13 @@ def plan(experiment: Experiment) -> Plan:
     if own:
         experiment = imports.as_experiment(experiment, own)
     _check_experiment(experiment)
-    if experiment.transport not in traffic.TRANSPORTS:
-        raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     chosen = site(experiment)
+    sending.require_possible(experiment, chosen.nic_mbps)
+    if experiment.spread != "flow" and isinstance(policy(experiment.routing), Announced):
+        raise LabError(
+            f"--spread {experiment.spread} leaves the source ports that {experiment.routing} places flows by: "
+            "use --routing ecmp"
+        )
     if chosen.ranks < 2:
         raise LabError(f"{chosen.ranks} rank has nobody to send to: a collective needs 2 or more")
     chosen, helpers = with_helpers_of(chosen)
@@ -282,20 +289,8 @@ def plan(experiment: Experiment) -> Plan:
     planned.sizes(experiment.scale or Scale())
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
-    ends = endpoints(planned, fabric)
-    _require_interfaces(ends, traffic.TRANSPORTS[experiment.transport].plan(ends, schedule.connections), experiment)
+    wire_flows(planned, fabric)
     return planned
-
-
-def _require_interfaces(ends: Sequence[Endpoint], flows: Sequence[WireFlow], e: Experiment) -> None:
-    """What the plan counts on a scale-up interface must not go over a NIC."""
-    for flow in flows:
-        src, dst, _ = flow.connection
-        if (flow.src_ip, flow.dst_ip) != address_pair(ends[src], ends[dst]):
-            raise LabError(
-                f"transport {e.transport} does not use scale-up interfaces, and {ends[src].host} -> {ends[dst].host} is inside "
-                "an HB domain: use --transport tcp, or a topology without HB domains"
-            )
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
@@ -307,6 +302,15 @@ def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None =
         inside = (int(at.domain[rank]), scale_up.ip) if scale_up else (None, None)
         found.append(Endpoint(rank, host, ip, netns[host] if netns else None, *inside))
     return found
+
+
+def wire_flows(planned: Plan, emulated: Fabric) -> list[WireFlow]:
+    """What the transport will open: for each connection as many as it has queue pairs, in a row."""
+    e = planned.experiment
+    flows: list[WireFlow] = traffic.TRANSPORTS[e.transport].plan(
+        endpoints(planned, emulated), planned.schedule.connections, **sending.plan_options(e)
+    )
+    return flows
 
 
 def _check_experiment(e: Experiment) -> None:

@@ -53,6 +53,7 @@ def html(record: RunRecord) -> str:
     sections = (
         _heading(record),
         _results(record.rows),
+        _transport(record.rows),
         _bandwidth(record),
         _picture(record, fabric),
         _links(record, fabric),
@@ -126,6 +127,21 @@ def _result_cells(r: RowResult) -> tuple[str, ...]:
         _share(r.cv), _number(r.algbw_gbytes_s), _number(r.busbw_gbytes_s), _duration(r.roofline_s), _ratio(r.jct_ratio),
         _duration(r.predicted_s), _ratio(unexplained), str(r.wrong), str(r.retransmits), escape(r.bottleneck),
     )  # fmt: skip
+
+
+def _transport(rows: Sequence[RowResult]) -> str:
+    """What RoCEv2's packets met; TCP counts no such things."""
+    if not any(r.out_of_order or r.naks or r.cnps or r.timeouts for r in rows):
+        return ""
+    head = ("size", "dropped in the fabric", "at hosts", "resent", "out of order", "NAKs", "CNPs", "timeouts")
+    cells = [
+        (
+            format_size(r.size_bytes),
+            *map(str, (r.dropped_fabric, r.dropped_host, r.retransmits, r.out_of_order, r.naks, r.cnps, r.timeouts)),
+        )
+        for r in rows
+    ]
+    return "<h2>Packets lost, overtaken and marked</h2>" + _table(head, cells)
 
 
 def _reasons(rows: Sequence[RowResult]) -> str:

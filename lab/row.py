@@ -18,6 +18,7 @@ from lab.plan import Size
 from lab.progress import Progress
 from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
 from lab.scale import Scale
+from lab.sending import resent_for
 from lab.verdict import Verdict, collision_notes, judge
 from lab.workload import mean_report, step_columns
 from topologies.units import format_size
@@ -160,7 +161,7 @@ class RowMeasurement:
         return float(payload * 8e-6 / seconds / offered_mbps)
 
     def _losses(self) -> Losses:
-        return Losses.of(self._lab, self._transport.counters().retransmits)
+        return Losses.of(self._lab, self._transport.counters())
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
@@ -183,6 +184,9 @@ class RowMeasurement:
             stall_s=window.longest_stall_s(self._outstanding),
             segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.framing.payload_bytes).sum())
             * done,
+            resent_for_losses=resent_for(
+                self._e, losses.impaired.lost + sum(losses.queues.values()), losses.transport.timeouts
+            ),
             frames_per_step=self._plan.frames_per_step(size),
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
@@ -245,9 +249,13 @@ class RowMeasurement:
             jfi=balance.jfi,
             dropped_fabric=losses.in_all - at_hosts,
             dropped_host=at_hosts,
-            retransmits=losses.resent,
+            retransmits=losses.transport.retransmits,
             verdict=verdict.level,
             reason=verdict.reason,
+            out_of_order=losses.transport.out_of_order,
+            naks=losses.transport.naks,
+            cnps=losses.transport.cnps,
+            timeouts=losses.transport.timeouts,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window),
             jobs=jobs,

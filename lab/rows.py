@@ -41,6 +41,7 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
+    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py).
     """
 
     fabric: str
@@ -83,6 +84,10 @@ class RowResult:
     bubble: float = math.nan
     parallel_efficiency: float = math.nan
     mfu: float = math.nan
+    out_of_order: int = 0
+    naks: int = 0
+    cnps: int = 0
+    timeouts: int = 0
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})

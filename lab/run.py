@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.demand import Demand
-from lab import machine, nccl, results, terminal
+from lab import machine, nccl, results, sending, terminal
 from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
@@ -33,7 +33,6 @@ from traffic import TRANSPORTS
 from traffic.transport import Transport
 
 INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
-CONGESTION_CONTROL = "cubic"
 
 
 def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
@@ -49,7 +48,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
     status = FAILED
     failures: list[Exception] = []
     try:
-        with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, watched(lab) as monitor:
+        with _lab(plan, scale, progress) as lab, _transport(plan, scale, lab) as transport, watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
             if output == "table":
                 terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
@@ -130,7 +129,7 @@ def lab_of(
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
-        congestion_control=CONGESTION_CONTROL,
+        congestion_control=sending.tcp_congestion_control(e),
         impairments=site.impairments(scale),
         progress=progress,
     )
@@ -146,9 +145,12 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
 
 
 @contextmanager
-def _transport(plan: Plan, lab: Lab) -> Iterator[Transport]:
+def _transport(plan: Plan, scale: Scale, lab: Lab) -> Iterator[Transport]:
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
-    opened = TRANSPORTS[plan.experiment.transport](endpoints(plan, lab.fabric, netns), plan.schedule.connections)
+    settings = sending.options(plan.experiment, scale, plan.nic_mbps)
+    opened = TRANSPORTS[plan.experiment.transport](
+        endpoints(plan, lab.fabric, netns), plan.schedule.connections, **settings
+    )
     with closing(opened) as transport:
         yield transport
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import controller
+from lab import sending
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.helpers import Helpers, helpers_of, role_needed
@@ -19,7 +20,6 @@ from topologies.describe import Distances
 from topologies.impairments import Impairments
 from topologies.rails import HB_RATE
 from topologies.topology import build
-from traffic import TRANSPORTS
 from traffic.framing import Framing
 from traffic.placement import place
 
@@ -51,9 +51,8 @@ class Site:
 
     @property
     def framing(self) -> Framing:
-        """Of the transport; of a user's program TCP's, as most use it."""
-        framing: Framing = TRANSPORTS[self.experiment.transport].framing(self.experiment.mtu)
-        return framing
+        """Of the transport."""
+        return sending.framing(self.experiment)
 
     def impairments(self, scale: Scale) -> Impairments:
         """What the machine's links do to frames, every time multiplied as the scale says."""

@@ -62,11 +62,12 @@ class Evidence:
     controller_status: with which ours ended, None = it runs or is not ours; stall_s: longest time in which no link
     moved a byte while sends were outstanding; datapath_stopped_s: the switch process was stopped;
     sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch
-    thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue; datapath_drops in
-    Open vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; segments: data frames that the
-    plan sends; loss_asked: probability of a frame on each link, impaired: what all links together did to frames on
-    purpose; hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of
-    the links that have one, shortest first;
+    thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue; dropped_at_sockets:
+    frames that a transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links'
+    queues, where a congested fabric loses them; resent_for_losses: segments that all losses can explain, None = one each;
+    timeouts: of the transport's retransmission timers; segments: data frames that the plan sends; loss_asked: probability
+    of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the impairment hop,
+    hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one, shortest first;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
 
@@ -84,6 +85,9 @@ class Evidence:
     controller_status: int | None = None
     datapath_stopped_s: float = 0.0
     retransmits: int = 0
+    resent_for_losses: int | None = None
+    timeouts: int = 0
+    dropped_at_sockets: int = 0
     queue_drops: int = 0
     frame_bytes: float = 0.0
     segments: float | None = None
@@ -154,8 +158,8 @@ def _stood_still(e: Evidence) -> Iterator[str]:
     if e.datapath_stopped_s > 0:
         yield f"the switch process was stopped for {e.datapath_stopped_s:.1f} s"
     under_way_s = LINKS_PER_ROUND_TRIP * max(e.delays_us, default=0.0) / 1e6
-    # With losses asked for, TCP may wait for its timers, each twice as long as the one before.
-    if e.stall_s is not None and e.stall_s > MAX_STALL_S + under_way_s and not e.loss_asked:
+    # With losses asked for, TCP may wait for its timers, each twice as long as the one before; RoCEv2 tells of its own.
+    if e.stall_s is not None and e.stall_s > MAX_STALL_S + under_way_s and not (e.loss_asked or e.timeouts):
         yield f"the fabric stood still for {e.stall_s:.1f} s while sends were outstanding"
 
 
@@ -163,6 +167,8 @@ def _lost_outside(e: Evidence) -> Iterator[str]:
     lost = {name: n for name, n in e.lost_outside.items() if n}
     if lost:
         yield f"{sum(lost.values())} frames lost outside the fabric: {_some(f'{n} behind {name}' for name, n in lost.items())}"
+    if e.dropped_at_sockets:
+        yield f"{e.dropped_at_sockets} frames lost at full sockets of the hosts: the transport could not keep up"
     if e.datapath_drops:
         yield f"{e.datapath_drops} frames lost inside Open vSwitch"
     if e.hop and e.hop.lost:
@@ -239,13 +245,25 @@ def _late(e: Evidence) -> Iterator[str]:
 def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
-        yield f"{ratio:.2f} times the predicted time, unexplained"
+        dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
+        yield f"{ratio:.2f} times the predicted time{_congestion(e) if dropped_many else ', unexplained'}"
+
+
+def _congestion(e: Evidence) -> str:
+    return f": full queues dropped {e.queue_drops:,} frames, {e.retransmits:,} segments were sent again"
 
 
 def _resent(e: Evidence) -> Iterator[str]:
-    unexplained = e.retransmits - e.impaired.lost - e.queue_drops
+    lost = e.impaired.lost + e.queue_drops
+    unexplained = e.retransmits - (lost if e.resent_for_losses is None else e.resent_for_losses)
     if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments:
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
+
+
+def _timed_out(e: Evidence) -> Iterator[str]:
+    if e.timeouts:
+        longest = "" if e.stall_s is None else f", nothing moved for {e.stall_s:.1f} s at the longest"
+        yield f"{e.timeouts} retransmission timeouts, which no scale stretches{longest}"
 
 
 def _late_hop(e: Evidence) -> Iterator[str]:
@@ -277,7 +295,8 @@ _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _late_hop, _other_loss,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _timed_out, _late_hop,
+    _other_loss,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Port
 from topologies.shaping import shapes
 from traffic.framing import Framing
+from traffic.rocev2.striping import ALIGN_BYTES as STRIPE_ALIGN_BYTES
 from traffic.schedule import Connection
 
 Floats = NDArray[np.float64]
@@ -35,6 +36,49 @@ class Sends:
 
     def __len__(self) -> int:
         return len(self.n_bytes)
+
+
+def queue_pair_connection(connection: Connection, qp: int, qps: int) -> Connection:
+    """What the model takes a queue pair for."""
+    src, dst, channel = connection
+    return src, dst, channel * qps + qp
+
+
+def over_queue_pairs(sends: Sends, qps: int) -> Sends:
+    """The same with each connection's messages divided among its queue pairs, each of them a connection. What waited for a
+    message waits for all its parts: for an operation without duration that does."""
+    if qps == 1:
+        return sends
+    n, remote = len(sends), sends.connection >= 0
+    counts = np.where(remote, qps + 1, 1)
+    first = np.cumsum(counts) - counts
+    owner = np.repeat(np.arange(n), counts)
+    place = np.arange(len(owner)) - first[owner]
+    joins = remote[owner] & (place == qps)
+    parts = remote[owner] & ~joins
+    stripe = -(-sends.n_bytes // (qps * STRIPE_ALIGN_BYTES)) * STRIPE_ALIGN_BYTES
+    # Edge by edge of the new operations: which operations it stands for. One that joins has one, to its parts.
+    n_edges = np.where(joins, 1, np.diff(sends.dep_start)[owner])
+    user = np.repeat(np.arange(len(owner)), n_edges)
+    joining = joins[user]
+    old = np.zeros(len(user), dtype=np.int64)
+    old[~joining] = ranges(sends.dep_start[owner[~joins]], sends.dep_start[owner[~joins] + 1])
+    dep = np.where(joining, owner[user], sends.deps[old] if len(sends.deps) else 0)
+    leaves = ~joining & (sends.waits_to_leave[old] if len(sends.deps) else False)
+    to_parts = remote[dep] & (joining | leaves)
+    low = np.where(to_parts, first[dep], first[dep] + counts[dep] - 1)
+    high = np.where(to_parts, low + qps, low + 1)
+    n_deps = np.bincount(user, high - low, len(owner)).astype(np.int64)
+    return Sends(
+        connections=[queue_pair_connection(c, i, qps) for c in sends.connections for i in range(qps)],
+        connection=np.where(parts, sends.connection[owner] * qps + place, -1).astype(np.int64),
+        n_bytes=np.where(parts, np.clip(sends.n_bytes[owner] - place * stripe[owner], 0, stripe[owner]), 0),
+        dep_start=np.concatenate(([0], np.cumsum(n_deps))),
+        deps=ranges(low, high),
+        waits_to_leave=np.repeat(leaves, high - low),
+        calc_s=np.where(remote[owner], 0.0, sends.calc_s[owner]),
+        framing=sends.framing,
+    )
 
 
 def levels(dep_start: Ints, deps: Ints) -> list[Ints]:

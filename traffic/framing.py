@@ -13,6 +13,8 @@ _IPV4_BYTES, _UDP_BYTES = 20, 8
 _TCP_BYTES = 20 + 12
 # InfiniBand's base transport header, RDMA's extended one, the acknowledgement's, and the invariant CRC (RoCEv2, annex A17).
 _BTH_BYTES, _RETH_BYTES, _AETH_BYTES, _ICRC_BYTES = 12, 16, 4, 4
+# What counts as the interface's MTU beside the payload.
+ROCEV2_BYTES = _IPV4_BYTES + _UDP_BYTES + _BTH_BYTES + _RETH_BYTES + _ICRC_BYTES
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,14 @@ def tcp(mtu: int) -> Framing:
     return Framing(mtu - headers, ETHERNET_BYTES + headers, 0, ETHERNET_BYTES + headers, 2)
 
 
-def rocev2(mtu: int, frames_per_ack: int = 16) -> Framing:
-    """With the largest path MTU that the interfaces carry: RDMA writes, whose first packet says where they go."""
-    headers = _IPV4_BYTES + _UDP_BYTES + _BTH_BYTES + _ICRC_BYTES
-    path_mtu = max((m for m in PATH_MTUS if m + headers + _RETH_BYTES <= mtu), default=PATH_MTUS[0])
+def largest_path_mtu(mtu: int) -> int | None:
+    """That interfaces of this MTU carry; None = they carry no RoCEv2."""
+    return max((m for m in PATH_MTUS if m + ROCEV2_BYTES <= mtu), default=None)
+
+
+def rocev2(mtu: int, path_mtu: int | None = None, frames_per_ack: int = 16) -> Framing:
+    """RDMA writes, whose first packet says where they go. path_mtu: None = the largest that the interfaces carry."""
+    headers = ROCEV2_BYTES - _RETH_BYTES
+    payload = path_mtu or largest_path_mtu(mtu) or PATH_MTUS[0]
     ack_bytes = ETHERNET_BYTES + headers + _AETH_BYTES
-    return Framing(path_mtu, ETHERNET_BYTES + headers, _RETH_BYTES, ack_bytes, frames_per_ack)
+    return Framing(payload, ETHERNET_BYTES + headers, _RETH_BYTES, ack_bytes, frames_per_ack)

@@ -1,7 +1,7 @@
 """What the replay engine asks of a transport, and what a transport tells of itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Protocol
 
 from traffic.schedule import Connection
@@ -31,7 +31,10 @@ def address_pair(src: Endpoint, dst: Endpoint) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WireFlow:
-    """The 5-tuple that carries one connection's data, known before the first packet. `proto` is IANA's number."""
+    """The 5-tuple that carries one connection's data, or of several queue pairs one's part, known before the first packet.
+
+    proto: IANA's number; qp: which of the connection's queue pairs.
+    """
 
     src_rank: int
     dst_rank: int
@@ -41,6 +44,7 @@ class WireFlow:
     proto: int
     src_port: int
     dst_port: int
+    qp: int = 0
 
     @property
     def connection(self) -> Connection:
@@ -49,12 +53,25 @@ class WireFlow:
 
 @dataclass(frozen=True, slots=True)
 class TransportCounters:
-    """Cumulative since the transport was opened: segments sent again, and segments sent; of a transport in user space, frames
-    that its hosts lost, at a full socket or queue, not the fabric."""
+    """Cumulative since the transport was opened: segments sent again, and segments sent. Of a transport in user space also:
+
+    dropped_host: frames that came to a full socket of their host; out_of_order: packets that came before one that was sent
+    earlier; naks, cnps: that came back to senders; timeouts: of retransmission timers.
+    """
 
     retransmits: int
     segments: int
     dropped_host: int = 0
+    out_of_order: int = 0
+    naks: int = 0
+    cnps: int = 0
+    timeouts: int = 0
+
+    def __add__(self, other: "TransportCounters") -> "TransportCounters":
+        return TransportCounters(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, before: "TransportCounters") -> "TransportCounters":
+        return TransportCounters(*(a - b for a, b in zip(astuple(self), astuple(before), strict=True)))
 
 
 class Stream(Protocol):

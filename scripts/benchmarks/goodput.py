@@ -13,7 +13,7 @@ from benchmarks.figure import Figure, Pairs, Target
 from benchmarks.machine import inside, prefer
 from lab.bringup import Lab, lab_up
 from lab.progress import Progress
-from lab.run import CONGESTION_CONTROL
+from lab.sending import TCP_CONGESTION_CONTROLS
 from topologies.spine_leaf import SpineLeaf
 from traffic.replay import Replay
 from traffic.schedule import ScheduleBuilder
@@ -58,7 +58,7 @@ def _replayed_mbps(lab: Lab, rate_mbps: float, seconds: int) -> float:
     schedule = builder.build()
     count = int(rate_mbps * 1e6 / 8 * seconds / 4)
     endpoints = [Endpoint(r, host, ip, str(lab.net.netns_path(host))) for r, (host, ip) in enumerate(_ends(lab))]
-    with TcpTransport(endpoints, schedule.connections, congestion_control=CONGESTION_CONTROL) as transport:
+    with TcpTransport(endpoints, schedule.connections, congestion_control=TCP_CONGESTION_CONTROLS[0]) as transport:
         buffers = [np.zeros(count, np.float32) for _ in endpoints]
         result = Replay(schedule, count, transport).run(buffers)
         for stream in transport.senders.values():
@@ -78,7 +78,7 @@ def _iperf_mbps(lab: Lab, seconds: int) -> float:
     try:
         _await_listening(server)
         client = ["iperf3", "--client", ip, "--port", str(_IPERF_PORT), "--time", str(seconds), "--json"]
-        client += ["--congestion", CONGESTION_CONTROL]
+        client += ["--congestion", TCP_CONGESTION_CONTROLS[0]]
         done = subprocess.run([*_in(lab, sender), *client], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             raise RuntimeError(f"iperf3: {json.loads(done.stdout).get('error', done.stdout)}")

@@ -53,6 +53,13 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
             helpers_at = "leaf1, spine2"
             helper_rate = "800Gbit"
             transport = "udp"
+            congestion_control = "dcqcn:gain=0.01"
+            qps = 16
+            path_mtu = 1024
+            reliability = "selective"
+            spread = "flowlet"
+            entropy = 32
+            flowlet_gap = "1ms"
             placement = "random"
             ranks = 8
             min_bytes = "1M"
@@ -75,7 +82,9 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         topology="spine-leaf:spines=4", link_rate_mbps=100_000.0, delay_us=20.0, jitter_us=0.0, loss_percent=0.1,
         ecn_threshold_us=50.0, mtu=1500, routing="single-path", addressing="l2", controller="tcp:127.0.0.1:6653",
         collective="all_gather", algorithm="ring", helpers_at=("leaf1", "spine2"), helper_rate_mbps=800_000.0,
-        transport="udp", placement="random", ranks=8, min_bytes=2**20,
+        transport="udp", congestion_control="dcqcn:gain=0.01", qps=16,
+        path_mtu=1024, reliability="selective", spread="flowlet", entropy=32, flowlet_gap_us=1000.0,
+        placement="random", ranks=8, min_bytes=2**20,
         max_bytes=8_000_000, step_factor=4, iterations=20, warmup_iterations=0, in_place=True, flows_per_host=8, group_size=4,
         group_shift=2, scale=Scale(8000, 64), seed=7,
         time_limit_s=300.0,

@@ -165,3 +165,16 @@ def test_a_pattern_has_a_line_of_goodput() -> None:
         "#   1GiB: a sending host got 0.066 of its link's rate, the worst 0.066; a flow 26.1Gbit (25Gbit to 27Gbit), "
         "all together 394Gbit"
     )
+
+
+def test_the_preamble_says_how_rocev2_sends() -> None:
+    sent = {
+        "rocev2_queue_pairs": "4", "rocev2_path_mtu": "1024", "rocev2_recovery": "selective repeat",
+        "rocev2_congestion_control": "dcqcn", "rocev2_spread": "packet",
+    }  # fmt: skip
+    made = record()
+    assert not any("RoCEv2" in line for line in nccl.preamble(made))
+    made.machine = {**made.machine, **sent}
+    assert (
+        "# RoCEv2: 4 queue pairs per connection, path MTU 1024, selective repeat, congestion control dcqcn, spread by packet"
+    ) in nccl.preamble(made)

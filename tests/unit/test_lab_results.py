@@ -128,6 +128,13 @@ class _Links(HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_the_report_tells_what_rocev2_counted() -> None:
+    rows = row(), row(transport="rocev2", dropped_fabric=3220, out_of_order=4731, naks=138, cnps=244, timeouts=15)
+    texts = [report.html(record(r)) for r in rows]
+    assert ["CNPs" in text for text in texts] == [False, True]
+    assert all(f"<td>{n}</td>" in texts[1] for n in (3220, 4731, 138, 244, 15))
+
+
 def test_the_report_is_whole_and_opens_offline() -> None:
     totals = [
         LinkTotal(2**30, "leaf1-eth5", "leaf1->spine1", "scale-out", 900, 1000.0, 0, 0.9),

@@ -51,6 +51,27 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"lost_outside": {"h3-eth0": 7, "h4-eth0": 0}},
             "7 frames lost outside the fabric: 7 behind h3-eth0",
         ),
+        (
+            "invalid",
+            {"dropped_at_sockets": 9},
+            "9 frames lost at full sockets of the hosts: the transport could not keep up",
+        ),
+        (
+            "degraded",
+            {"timeouts": 3, "stall_s": 1.1},
+            "3 retransmission timeouts, which no scale stretches, nothing moved for 1.1 s at the longest",
+        ),
+        (
+            "degraded",
+            {"measured_to_predicted": 1.9, "queue_drops": 3220, "retransmits": 8822, "resent_for_losses": 9000},
+            "1.90 times the predicted time: full queues dropped 3,220 frames, 8,822 segments were sent again",
+        ),
+        ("ok", {"retransmits": 640, "queue_drops": 10, "resent_for_losses": 640}, ""),
+        (
+            "degraded",
+            {"retransmits": 900, "queue_drops": 10, "resent_for_losses": 640},
+            "260 segments (2.6%) sent again that no link had lost",
+        ),
         ("invalid", {"datapath_drops": 5}, "5 frames lost inside Open vSwitch"),
         (
             "invalid",

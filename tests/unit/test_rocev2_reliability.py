@@ -206,6 +206,19 @@ def test_an_acknowledgement_that_comes_after_the_timeout_is_not_ignored() -> Non
     assert sender.deadline_ns == 21
 
 
+def test_who_is_held_back_does_not_take_its_own_slowness_for_a_loss() -> None:
+    sender = Sender(Reliability(mtu_bytes=256, timeout_ns=10))
+    sender.post(3 * 256)
+    sender.next_packet(0)
+    sender.next_packet(8)
+    assert sender.deadline_ns == 18
+    sender.hold(100)
+    sender.on_time(50)
+    assert (sender.timeouts, sender.deadline_ns) == (0, 110)
+    sender.on_time(110)
+    assert sender.timeouts == 1
+
+
 def test_a_lost_last_packet_comes_again_after_the_timeout_alone() -> None:
     joined = path([ONE, ONE, ONE, LOSE], [256 * 4], window=64, ack_every=2)
     joined.run()

@@ -4,6 +4,8 @@ import select
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,14 @@ from traffic.errors import TrafficError
 from traffic.replay import Replay
 from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.next_hop import NextHop
+from traffic.rocev2.packet import parse
 from traffic.rocev2.port import Port
 from traffic.rocev2.queue_pair import queue_pair_numbers
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError
+from traffic.rocev2.spread import SourcePorts, Spread
+from traffic.rocev2.streams import ReceivingStream
+from traffic.rocev2.striping import stripes
 from traffic.schedule import Connection
 from traffic.transport import Endpoint
 from traffic.transports.rocev2 import RoceTransport
@@ -89,8 +95,8 @@ def test_what_the_cable_loses_comes_again() -> None:
     with Cabled(ENDS, made.connections, reliability=reliability) as transport:
         # The first of h2's sends never arrives: taken off the cable before the transport looks.
         buffers = filled(made, 512)
-        sender = transport.senders[1, 0, 0]
-        sender.send(buffers[1][:256].view(np.uint8).data)
+        (sender,) = transport.senders[1, 0, 0].queue_pairs
+        transport.senders[1, 0, 0].send(buffers[1][:256].view(np.uint8).data)
         transport.ends[0].recv(2000)
         deadline = time.monotonic() + 10
         while not sender.sender.is_idle:
@@ -122,7 +128,7 @@ def test_an_idle_transport_wakes_nobody() -> None:
         while select.select([transport], [], [], 0.05)[0]:
             assert time.monotonic() < deadline
             assert not list(transport.serve())
-        assert transport.senders[0, 1, 0].sender.is_idle
+        assert transport.senders[0, 1, 0].queue_pairs[0].sender.is_idle
 
 
 def test_a_paced_sender_keeps_to_its_rate() -> None:
@@ -150,8 +156,8 @@ def test_marks_come_back_as_notifications_and_halve_the_rate() -> None:
     made = schedule("all_reduce", "ring", 2)
     control = DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**12, alpha_timer_ns=10**12)
     with Cabled(ENDS, made.connections, dcqcn=control) as transport:
-        sender = transport.senders[0, 1, 0]
-        sender.send(memoryview(b"four"))
+        (sender,) = transport.senders[0, 1, 0].queue_pairs
+        transport.senders[0, 1, 0].send(memoryview(b"four"))
         frame = bytearray(transport.ends[1].recv(2000))
         frame[15] |= 0b11
         transport.ends[0].send(frame)
@@ -171,7 +177,9 @@ def test_a_dead_path_ends_with_the_connections_name() -> None:
         buffers = filled(made, 512)
         # h2 hears nothing: its frames go to a socket that nobody serves.
         transport._poll.unregister(transport.ends[1].fileno())
-        with pytest.raises(RetryExceededError, match=r"^the connection 0 -> 1 broke: packet 0 was not acknowledged"):
+        with pytest.raises(
+            RetryExceededError, match=r"^the connection (0 -> 1|1 -> 0) broke: packet 0 was not acknowledged"
+        ):
             Replay(made, 512, transport).run(buffers, stall_s=10)
 
 
@@ -181,6 +189,89 @@ def test_the_path_mtu_is_the_largest_that_fits_the_interfaces() -> None:
             assert transport.settings()["rocev2_path_mtu"] == mtu
     with pytest.raises(TrafficError, match=r"^path MTU 2048: these interfaces carry 1024 at most$"):
         Cabled(ENDS, BOTH_WAYS, reliability=Reliability(mtu_bytes=2048))
+
+
+@pytest.mark.parametrize(("qps", "count"), [(3, 1003), (4, 64), (16, 100_000)])
+@pytest.mark.parametrize("selective", [False, True])
+def test_a_message_over_several_queue_pairs_arrives_whole(qps: int, count: int, selective: bool) -> None:
+    """Of 64 elements a step's message is 128 bytes: three of four queue pairs get nothing."""
+    made = schedule("all_reduce", "ring", 2)
+    reliability = Reliability(mtu_bytes=1024, selective=selective)
+    with Cabled(ENDS, made.connections, reliability=reliability, qps=qps) as transport:
+        buffers = filled(made, count)
+        Replay(made, count, transport).run(buffers, stall_s=10)
+        assert wrong(made, buffers) == 0
+        assert transport.settings()["rocev2_queue_pairs"] == str(qps)
+        used = [bool(end.sent) for end in transport.senders[0, 1, 0].queue_pairs]
+        assert used == ([True] + [False] * 3 if qps == 4 else [True] * qps)
+
+
+def test_stripes_are_even_and_begin_at_multiples_of_128_bytes() -> None:
+    """334 bytes for each of three, rounded up."""
+    assert stripes(1000, 3) == [384, 384, 232]
+    assert stripes(100, 4) == [100, 0, 0, 0]
+    assert stripes(1 << 20, 4) == [1 << 18] * 4
+    assert stripes(0, 2) == [0, 0]
+
+
+def test_what_lands_behind_a_gap_waits_for_it() -> None:
+    readable: dict[int, None] = {}
+    stream = ReceivingStream(-2, readable)
+    stream.expect(6)
+    stream.land(4, memoryview(b"ef"))
+    stream.land(2, memoryview(b"cd"))
+    assert not readable
+    with pytest.raises(BlockingIOError):
+        stream.recv_into(memoryview(bytearray(8)))
+    stream.land(0, memoryview(b"ab"))
+    assert readable == {-2: None}
+    buffer = bytearray(8)
+    assert stream.recv_into(memoryview(buffer)) == 6
+    assert buffer[:6] == b"abcdef"
+
+
+def test_packets_of_a_spread_connection_leave_by_one_port_after_the_other() -> None:
+    """0x11 * 0x11 = 0x121 is the queue pair's own."""
+    spread = Spread("packet", entropy=3)
+    with Cabled(ENDS, [(0, 1, 0)], reliability=Reliability(mtu_bytes=256), spread=spread) as transport:
+        transport.senders[0, 1, 0].send(memoryview(bytes(256 * 5)))
+        packets = [parse(memoryview(transport.ends[1].recv(2000))) for _ in range(5)]
+        assert [p.src_port for p in packets if p] == [0xC121, 0xC122, 0xC123, 0xC121, 0xC122]
+        assert transport.settings()["rocev2_spread"] == "packet"
+
+
+def test_a_flowlet_changes_its_port_after_a_pause_only() -> None:
+    ports = SourcePorts(Spread("flowlet", entropy=2, gap_ns=100), 0xFFFF)
+    # The range that Linux uses ends at 65535 and begins at 0xC000.
+    assert [ports.of_packet(now) for now in (0, 90, 190, 291, 300, 500)] == [0xFFFF] * 3 + [0xC000] * 2 + [0xFFFF]
+    flow = SourcePorts(Spread(), 0xC121)
+    assert [flow.of_packet(now) for now in (0, 10**12)] == [0xC121] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"unit": "worm"}, "spread 'worm': choose from flow, flowlet, packet"),
+        ({"entropy": 0}, "entropy 0: use 1 to 16384 source ports"),
+        ({"gap_ns": 0}, "flowlet gap of 0 ns: use 1 or more"),
+    ],
+)
+def test_a_spread_that_cannot_be_meant_is_refused(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(TrafficError) as caught:
+        Spread(**change)
+    assert str(caught.value) == text
+
+
+def test_accelerators_of_one_server_use_their_own_link() -> None:
+    inside = [replace(e, domain=0, scale_up_ip=f"198.19.0.{e.rank + 1}") for e in ENDS]
+    assert [(f.src_ip, f.dst_ip) for f in RoceTransport.plan(inside, [(0, 1, 0)])] == [("198.19.0.1", "198.19.0.2")]
+
+
+def test_the_queue_pairs_of_a_connection_follow_each_other() -> None:
+    flows = RoceTransport.plan(ENDS, BOTH_WAYS, qps=2)
+    assert [(f.connection, f.qp) for f in flows] == [((0, 1, 0), 0), ((0, 1, 0), 1), ((1, 0, 0), 0), ((1, 0, 0), 1)]
+    # 0x11^2 = 0x121, 0x12^2 = 0x144, 0x13^2 = 0x169, 0x14^2 = 0x190.
+    assert [f.src_port for f in flows] == [0xC121, 0xC144, 0xC169, 0xC190]
 
 
 def test_each_host_numbers_its_queue_pairs_and_ports_follow_from_them() -> None:

@@ -1,21 +1,20 @@
-"""The two ends of a connection: a stream for the replay on one side, packets on the other. No socket."""
+"""The two ends of a queue pair: messages on one side, packets on the other. No socket."""
 
-from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import NoReturn
 
 from traffic.rocev2.frames import ACK_SYNDROME, NAK_SEQUENCE_SYNDROME, Frames
-from traffic.rocev2.opcodes import DATA, ENDS, Opcode
+from traffic.rocev2.opcodes import DATA, ENDS, WITH_RETH, Opcode
 from traffic.rocev2.pacing import Pacer
 from traffic.rocev2.packet import Packet
 from traffic.rocev2.port import Port
 from traffic.rocev2.receiver import Receiver
 from traffic.rocev2.sender import Sender
+from traffic.rocev2.spread import SourcePorts
+from traffic.rocev2.streams import ReceivingStream
 
 
 class SendingEnd:
-    """A Stream that takes everything at once, by reference: it is read when it is sent, and again if it is sent again."""
+    """sent: data packets, repetitions among them; cnps, naks: that came back."""
 
     def __init__(
         self,
@@ -23,51 +22,45 @@ class SendingEnd:
         sender: Sender,
         frames: Frames,
         port: Port,
-        posted: Callable[[], None],
+        source_ports: SourcePorts,
         *,
         selective: bool,
         pacer: Pacer | None,
     ) -> None:
-        """number: a negative fileno; posted: called when there is something new to send; pacer: None = as fast as it goes."""
+        """number: no other end has it; pacer: None = as fast as it goes."""
+        self.number = number
         self.sender = sender
         self.sent = 0
         self.cnps = 0
-        self._number = number
+        self.naks = 0
         self._frames = frames
         self._port = port
-        self._posted = posted
+        self._source_ports = source_ports
         self._pacer = pacer
         self._selective = selective
-        self._messages: dict[int, memoryview] = {}
+        # A message, and where in the receiver's stream it goes.
+        self._messages: dict[int, tuple[memoryview, int]] = {}
         self._oldest = 0
 
-    def fileno(self) -> int:
-        return self._number
-
-    def send(self, data: memoryview, /) -> int:
-        self._messages[self.sender.post(len(data))] = data
+    def post(self, data: memoryview, offset: int) -> None:
+        """A message, read when it is sent; offset: where in the receiver's stream it goes."""
+        self._messages[self.sender.post(len(data))] = data, offset
         self._port.activate(self)
-        self._posted()
-        return len(data)
-
-    def recv_into(self, buffer: memoryview, /) -> NoReturn:
-        raise OSError("a sending end receives nothing")
-
-    def expect(self, n_bytes: int, /) -> None:
-        pass
 
     def write_next(self, slot: memoryview, now_ns: int) -> int | None:
         if now_ns < self.held_until_ns or (packet := self.sender.next_packet(now_ns)) is None:
             return None
         self.sent += 1
-        payload = self._messages[packet.message][packet.offset : packet.offset + packet.n_bytes]
+        data, offset = self._messages[packet.message]
         n_bytes = self._frames.data(
             slot,
             packet.opcode,
             packet.psn,
-            payload,
+            data[packet.offset : packet.offset + packet.n_bytes],
             ack_request=packet.ack_request,
+            va=offset,
             message_bytes=packet.message_bytes,
+            src_port=self._source_ports.of_packet(now_ns),
         )
         if self._pacer:
             self._pacer.on_sent(now_ns, n_bytes)
@@ -84,6 +77,8 @@ class SendingEnd:
 
     def on_time(self, now_ns: int) -> None:
         """Raises RetryExceededError."""
+        if now_ns < self.held_until_ns:
+            self.sender.hold(self.held_until_ns)
         self.sender.on_time(now_ns)
         self._port.activate(self)
 
@@ -96,6 +91,7 @@ class SendingEnd:
         if packet.opcode is not Opcode.ACKNOWLEDGE:
             return
         if packet.syndrome == NAK_SEQUENCE_SYNDROME:
+            self.naks += 1
             # A selective receiver says in the message number's place which packet made it ask.
             self.sender.on_nak(packet.psn, now_ns, packet.msn if self._selective else None)
         else:
@@ -107,53 +103,20 @@ class SendingEnd:
 
 
 class ReceivingEnd:
-    """A Stream of what arrived in order. readable: the numbers of the streams that have as much as was expected."""
+    """Writes what arrived in the queue pair's order into the stream, where its RETH says."""
 
     def __init__(
-        self, number: int, receiver: Receiver, frames: Frames, port: Port, readable: dict[int, None], *, selective: bool
+        self, receiver: Receiver, frames: Frames, port: Port, stream: ReceivingStream, *, selective: bool
     ) -> None:
         self.receiver = receiver
-        self._number = number
         self._frames = frames
         self._port = port
-        self._readable = readable
+        self._stream = stream
         self._selective = selective
-        self._held: dict[int, bytes] = {}
+        # Packets that came early: payload, and of a message's first one where the message goes.
+        self._held: dict[int, tuple[bytes, int | None]] = {}
         self._next = receiver.expected
-        self._chunks: deque[memoryview] = deque()
-        self._available = 0
-        self._expected = 1
-
-    def fileno(self) -> int:
-        return self._number
-
-    def send(self, data: memoryview, /) -> NoReturn:
-        raise OSError("a receiving end sends nothing")
-
-    def expect(self, n_bytes: int, /) -> None:
-        self._expected = n_bytes
-        self._tell()
-
-    def recv_into(self, buffer: memoryview, /) -> int:
-        if not self._chunks:
-            raise BlockingIOError
-        n = 0
-        while self._chunks and n < len(buffer):
-            chunk = self._chunks.popleft()
-            part = chunk[: len(buffer) - n]
-            buffer[n : n + len(part)] = part
-            n += len(part)
-            if len(part) < len(chunk):
-                self._chunks.appendleft(chunk[len(part) :])
-        self._available -= n
-        self._tell()
-        return n
-
-    def _tell(self) -> None:
-        if self._available >= self._expected > 0:
-            self._readable[self._number] = None
-        else:
-            self._readable.pop(self._number, None)
+        self._at = 0
 
     def on_packet(self, packet: Packet, now_ns: int) -> None:
         if packet.opcode not in DATA:
@@ -166,13 +129,13 @@ class ReceivingEnd:
             now_ns=now_ns,
         )
         if answer.accepted:
-            self._held[answer.number] = bytes(packet.payload)
+            self._held[answer.number] = bytes(packet.payload), packet.va if packet.opcode in WITH_RETH else None
             while self._next < self.receiver.expected:
-                chunk = self._held.pop(self._next)
+                payload, va = self._held.pop(self._next)
                 self._next += 1
-                self._chunks.append(memoryview(chunk))
-                self._available += len(chunk)
-            self._tell()
+                self._at = self._at if va is None else va
+                self._stream.land(self._at, memoryview(payload))
+                self._at += len(payload)
         if answer.acknowledge or answer.nak:
             told = packet.psn if self._selective and answer.nak else self.receiver.msn
             syndrome = NAK_SEQUENCE_SYNDROME if answer.nak else ACK_SYNDROME

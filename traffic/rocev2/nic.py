@@ -71,6 +71,10 @@ class Nic:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def limit_send_buffer(self, n_bytes: int) -> None:
+        """Of what waits in the interface's queue; the kernel doubles the number, and counts about twice a frame's bytes."""
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, n_bytes)
+
     def dropped(self) -> int:
         """Frames that came while the receive buffer was full, since the last call: reading it resets it."""
         return int(struct.unpack("=II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1])

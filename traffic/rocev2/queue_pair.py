@@ -53,8 +53,11 @@ def linux_source_port(local_qpn: int, remote_qpn: int) -> int:
     return FIRST_SOURCE_PORT | ((label & 0x3FFF) ^ (label >> 14))
 
 
-def queue_pair_numbers(host: Mapping[int, str], connections: Sequence[Connection]) -> list[tuple[int, int]]:
-    """(source's, destination's) of each connection: each host numbers its own, in the connections' order.
+def queue_pair_numbers(
+    host: Mapping[int, str], connections: Sequence[Connection], qps: int = 1
+) -> list[tuple[int, int]]:
+    """(source's, destination's) of each connection's `qps` queue pairs: each host numbers its own, in the connections' order,
+    those of a connection in a row, as NCCL makes them.
 
     host: of each rank.
     """
@@ -64,4 +67,4 @@ def queue_pair_numbers(host: Mapping[int, str], connections: Sequence[Connection
         following[host[rank]] += 1
         return following[host[rank]] - 1
 
-    return [(number(src), number(dst)) for src, dst, _ in connections]
+    return [(number(src), number(dst)) for src, dst, _ in connections for _ in range(qps)]

@@ -84,8 +84,8 @@ class Sender:
         again = number < self._sent
         self._sent = max(self._sent, number + 1)
         self.retransmitted += again
-        if self.deadline_ns is None:
-            self.deadline_ns = now_ns + self._r.timeout_ns
+        # From the last packet on, not from the oldest: one that is held back sends few before the next acknowledgement.
+        self.deadline_ns = now_ns + self._r.timeout_ns
         at = bisect_right(self._firsts, number) - 1
         index, size = number - self._firsts[at], self._sizes[at]
         count = n_packets(size, self._r.mtu_bytes)
@@ -145,6 +145,11 @@ class Sender:
         if done:
             del self._firsts[:done], self._sizes[:done]
             self.completed += done
+
+    def hold(self, until_ns: int) -> None:
+        """It may not send before: what it could not send, nobody can have acknowledged."""
+        if self.deadline_ns is not None:
+            self.deadline_ns = max(self.deadline_ns, until_ns + self._r.timeout_ns)
 
     def on_time(self, now_ns: int) -> None:
         """To be called when `deadline_ns` has passed. Raises RetryExceededError when that was once too often."""

@@ -9,12 +9,12 @@ import select
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
-from traffic.framing import rocev2
+from traffic.framing import ROCEV2_BYTES, largest_path_mtu, rocev2
 from traffic.rocev2.batch import Batch
 from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
 from traffic.rocev2.ends import ReceivingEnd, SendingEnd
@@ -29,21 +29,23 @@ from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port, qu
 from traffic.rocev2.receiver import CNP_INTERVAL_NS, Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError, Sender
+from traffic.rocev2.spread import SourcePorts, Spread
+from traffic.rocev2.streams import ReceivingStream, SendingStream
 from traffic.rocev2.timer import Timer
 from traffic.schedule import Connection, connection_name
-from traffic.transport import Endpoint, TransportCounters, WireFlow
+from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
 
 _IPPROTO_UDP = 17
-# What counts as the interface's MTU beside the payload: IP, UDP, BTH, RETH, ICRC.
-_HEADERS_BYTES = 20 + 8 + 12 + 16 + 4
-# Below the shortest queue of a shaped link, eight frames of 9014 bytes: what the socket does not hold back, that queue drops.
-# The kernel doubles the number, and counts about twice a frame's bytes.
-_SEND_BUFFER_BYTES = 64 << 10
+# Below the shortest queue of a shaped link, 32 frames of its MTU: what the socket does not hold back, that queue drops.
+_SEND_BUFFER_BYTES, _SEND_BUFFER_FRAMES = 64 << 10, 16
 _RECEIVE_SLOTS = 64
 # What a paced sender may make up for: wake-ups are late by up to this on a busy machine.
 _BURST_NS = 2_000_000
 # Of a host, and there may be hundreds. More than its socket takes at once gain nothing.
 _SEND_SLOTS = 16
+
+
+BY_FLOW = Spread()
 
 
 @dataclass
@@ -59,9 +61,10 @@ class _Interface:
 class RoceTransport:
     """`connections`, ready at once; `close()` or a `with` block ends them. Needs root.
 
-    reliability: None = go-back-N with the largest path MTU that the interfaces carry. dcqcn: of every sender, its rates and
-    times as emulated; None = no congestion control, and packets that say that they cannot be marked. Raises TransportError
-    for hosts that have no way to each other, TrafficError for a path MTU that the interfaces do not carry.
+    reliability: None = go-back-N with the largest path MTU that the interfaces carry. dcqcn: of every sender to another server,
+    its rates and times as emulated; None = no congestion control, and packets that say that they cannot be marked. qps: queue
+    pairs of a connection, among which each message is divided. Raises TransportError for hosts that have no way to each other,
+    TrafficError for a path MTU that the interfaces do not carry.
     """
 
     name = "rocev2"
@@ -75,11 +78,18 @@ class RoceTransport:
         reliability: Reliability | None = None,
         dcqcn: DcqcnParameters | None = None,
         cnp_interval_ns: int = CNP_INTERVAL_NS,
+        qps: int = 1,
+        spread: Spread = BY_FLOW,
     ) -> None:
         self._dcqcn, self._cnp_interval_ns = dcqcn, cnp_interval_ns
-        self.flows = self.plan(endpoints, connections)
-        self.senders: dict[Connection, SendingEnd] = {}
-        self.receivers: dict[Connection, ReceivingEnd] = {}
+        self._qps, self._spread = qps, spread
+        self._nic_ips = {e.ip for e in endpoints}
+        self.flows = self.plan(endpoints, connections, qps=qps)
+        self.senders: dict[Connection, SendingStream] = {}
+        self.receivers: dict[Connection, ReceivingStream] = {}
+        # Of each flow.
+        self._sending: list[SendingEnd] = []
+        self._receiving: list[ReceivingEnd] = []
         # Frames that are no valid packet for anybody here; and those that came while a socket was full.
         self.strays = self._overflowed = 0
         self._interfaces: dict[int, _Interface] = {}
@@ -95,7 +105,7 @@ class RoceTransport:
             ways = self._open_nics(endpoints)
             self._reliability = reliability or Reliability(mtu_bytes=self._largest_path_mtu())
             self._require_fit()
-            self._connect(queue_pair_numbers({e.rank: e.host for e in endpoints}, connections), ways)
+            self._connect(queue_pair_numbers({e.rank: e.host for e in endpoints}, connections, qps), ways)
         except BaseException:
             self.close()
             raise
@@ -113,14 +123,14 @@ class RoceTransport:
             nic.close()
 
     @staticmethod
-    def plan(endpoints: Sequence[Endpoint], connections: Sequence[Connection]) -> list[WireFlow]:
-        """The 5-tuples of the data: the UDP source port follows from the queue pair numbers, as in Linux."""
-        at = {e.rank: e.ip for e in endpoints}
+    def plan(endpoints: Sequence[Endpoint], connections: Sequence[Connection], *, qps: int = 1) -> list[WireFlow]:
+        """The 5-tuples of the data, a connection's queue pairs in a row: the UDP source port follows from the queue pair
+        numbers, as in Linux."""
+        at = {e.rank: e for e in endpoints}
+        numbers = queue_pair_numbers({e.rank: e.host for e in endpoints}, connections, qps)
         return [
-            WireFlow(*c, at[c[0]], at[c[1]], _IPPROTO_UDP, linux_source_port(*qpns), UDP_PORT)
-            for c, qpns in zip(
-                connections, queue_pair_numbers({e.rank: e.host for e in endpoints}, connections), strict=True
-            )
+            WireFlow(*c, *address_pair(at[c[0]], at[c[1]]), _IPPROTO_UDP, linux_source_port(*qpns), UDP_PORT, i % qps)
+            for i, (c, qpns) in enumerate(zip((c for c in connections for _ in range(qps)), numbers, strict=True))
         ]
 
     # -- what is told -------------------------------------------------------------------------------------------------
@@ -128,24 +138,35 @@ class RoceTransport:
     def counters(self) -> TransportCounters:
         each = self.counters_by_connection().values()
         self._overflowed += sum(nic.dropped() for nic in self._nics)
-        refused = sum(interface.port.dropped for interface in self._interfaces.values())
-        return TransportCounters(
-            sum(c.retransmits for c in each), sum(c.segments for c in each), self._overflowed + refused
-        )
+        return sum(each, TransportCounters(0, 0, self._overflowed))
 
     def counters_by_connection(self) -> dict[Connection, TransportCounters]:
         """Hosts' losses are nobody's in particular."""
-        return {c: TransportCounters(end.sender.retransmitted, end.sent) for c, end in self.senders.items()}
+        found = dict.fromkeys(self.senders, TransportCounters(0, 0))
+        for flow, sending, receiving in zip(self.flows, self._sending, self._receiving, strict=True):
+            found[flow.connection] += TransportCounters(
+                retransmits=sending.sender.retransmitted,
+                segments=sending.sent,
+                out_of_order=receiving.receiver.out_of_order,
+                naks=sending.naks,
+                cnps=sending.cnps,
+                timeouts=sending.sender.timeouts,
+            )
+        return found
 
     def settings(self) -> Mapping[str, str]:
-        r = self._reliability
+        r, dcqcn = self._reliability, self._dcqcn
         return {
             "rocev2_path_mtu": str(r.mtu_bytes),
             "rocev2_window": str(r.window),
             "rocev2_ack_every": str(r.ack_every),
             "rocev2_timeout_ms": f"{r.timeout_ns / 1e6:g}",
+            "rocev2_reorder": str(r.reorder),
             "rocev2_recovery": "selective repeat" if r.selective else "go-back-N",
-            "rocev2_congestion_control": "dcqcn" if self._dcqcn else "none",
+            "rocev2_congestion_control": "dcqcn" if dcqcn else "none",
+            **({f"rocev2_dcqcn_{f.name}": f"{getattr(dcqcn, f.name):g}" for f in fields(dcqcn)} if dcqcn else {}),
+            "rocev2_queue_pairs": str(self._qps),
+            "rocev2_spread": self._spread.unit,
         }
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -166,6 +187,7 @@ class RoceTransport:
                 if at not in nics:
                     nics[at] = Nic(hop.intf, send_buffer_bytes=_SEND_BUFFER_BYTES)
                     self._nics.append(nics[at])
+                    nics[at].limit_send_buffer(min(_SEND_BUFFER_BYTES, _SEND_BUFFER_FRAMES * nics[at].mtu_bytes))
                 ways[endpoint.rank, ip] = nics[at], hop
 
         inside = [(e.netns, e) for e in endpoints if e.netns is not None]
@@ -176,13 +198,12 @@ class RoceTransport:
         return ways
 
     def _largest_path_mtu(self) -> int:
-        carried = min((nic.mtu_bytes for nic in self._nics), default=PATH_MTUS[-1] + _HEADERS_BYTES)
-        fitting = [mtu for mtu in PATH_MTUS if mtu + _HEADERS_BYTES <= carried]
-        if not fitting:
+        carried = min((nic.mtu_bytes for nic in self._nics), default=PATH_MTUS[-1] + ROCEV2_BYTES)
+        if (largest := largest_path_mtu(carried)) is None:
             raise TrafficError(
-                f"an interface of MTU {carried} carries no RoCEv2: use {PATH_MTUS[0] + _HEADERS_BYTES} or more"
+                f"an interface of MTU {carried} carries no RoCEv2: use {PATH_MTUS[0] + ROCEV2_BYTES} or more"
             )
-        return fitting[-1]
+        return largest
 
     def _require_fit(self) -> None:
         if self._reliability.mtu_bytes > (most := self._largest_path_mtu()):
@@ -201,32 +222,36 @@ class RoceTransport:
             self._poll.register(nic.fileno(), select.EPOLLIN)
         self._poll.register(self._timer.fileno(), select.EPOLLIN)
         kinds = templates()
+        pairs: dict[Connection, list[SendingEnd]] = defaultdict(list)
         for i, (flow, (src_qpn, dst_qpn)) in enumerate(zip(self.flows, numbers, strict=True)):
             (out, there), (home, back) = ways[flow.src_rank, flow.dst_ip], ways[flow.dst_rank, flow.src_ip]
             ips = flow.src_ip, flow.dst_ip
-            ect = self._dcqcn is not None
+            # Inside a server links are other ones, and nothing marks there.
+            dcqcn = self._dcqcn if flow.src_ip in self._nic_ips else None
+            ect = dcqcn is not None
             data = Frames(kinds, QueuePair(out.mac, there.mac, *ips, src_qpn, dst_qpn, flow.src_port, ect=ect))
             answers = Frames(kinds, QueuePair(home.mac, back.mac, *ips[::-1], dst_qpn, src_qpn, flow.src_port))
             near, far = self._interfaces[out.fileno()], self._interfaces[home.fileno()]
-            sender = SendingEnd(
-                -1 - 2 * i,
+            c = flow.connection
+            if c not in self.senders:
+                number = -1 - 2 * len(self.senders)
+                self.senders[c] = SendingStream(number, pairs[c], partial(self._pump, near))
+                self.receivers[c] = ReceivingStream(number - 1, self._readable)
+            sending = SendingEnd(
+                i,
                 Sender(r),
                 data,
                 near.port,
-                partial(self._pump, near),
+                SourcePorts(self._spread, flow.src_port),
                 selective=r.selective,
-                pacer=Pacer(Dcqcn(self._dcqcn), _BURST_NS) if self._dcqcn else None,
+                pacer=Pacer(Dcqcn(dcqcn), _BURST_NS) if dcqcn else None,
             )
-            receiver = ReceivingEnd(
-                -2 - 2 * i,
-                Receiver(selective=r.selective, window=r.window, cnp_interval_ns=self._cnp_interval_ns),
-                answers,
-                far.port,
-                self._readable,
-                selective=r.selective,
-            )
-            near.ends[src_qpn] = self.senders[flow.connection] = sender
-            far.ends[dst_qpn] = self.receivers[flow.connection] = receiver
+            receiver = Receiver(selective=r.selective, window=r.window, cnp_interval_ns=self._cnp_interval_ns)
+            receiving = ReceivingEnd(receiver, answers, far.port, self.receivers[c], selective=r.selective)
+            pairs[c].append(sending)
+            self._sending.append(sending)
+            self._receiving.append(receiving)
+            near.ends[src_qpn], far.ends[dst_qpn] = sending, receiving
 
     # -- the background -----------------------------------------------------------------------------------------------
 
@@ -292,7 +317,7 @@ class RoceTransport:
         for source in port.given_up():
             if isinstance(source, SendingEnd) and source.held_until_ns > now_ns and source not in self._are_held:
                 self._are_held.add(source)
-                heapq.heappush(self._held, (source.held_until_ns, source.fileno(), source))
+                heapq.heappush(self._held, (source.held_until_ns, source.number, source))
 
     def _arm(self) -> None:
         wanted = min((t for t in (self._retry_ns, self._held[0][0] if self._held else None) if t), default=None)
@@ -314,10 +339,10 @@ class RoceTransport:
         self._arm()
 
     def _retry(self, now_ns: int) -> None:
-        for connection, end in self.senders.items():
+        for flow, end in zip(self.flows, self._sending, strict=True):
             try:
                 end.on_time(now_ns)
             except RetryExceededError as error:
-                raise RetryExceededError(f"the connection {connection_name(connection)} broke: {error}") from None
-        deadlines = [end.sender.deadline_ns for end in self.senders.values() if end.sender.deadline_ns is not None]
+                raise RetryExceededError(f"the connection {connection_name(flow.connection)} broke: {error}") from None
+        deadlines = [end.sender.deadline_ns for end in self._sending if end.sender.deadline_ns is not None]
         self._retry_ns = min(deadlines, default=None)
