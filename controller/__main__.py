@@ -43,7 +43,9 @@ def arguments() -> argparse.ArgumentParser:
         "--dark",
         help=f"route over circuits, set by REST, that are dark while they change: {', '.join(DEVICES)}, or a time",
     )
-    parser.add_argument("--circuits", help="circuits that are set from the start, as PUT /circuits takes them: a JSON file")
+    parser.add_argument(
+        "--circuits", help="circuits that are set from the start, as PUT /circuits takes them: a JSON file"
+    )
     parser.add_argument(
         "--in-the-dark", choices=("drop", "divert"), default="drop", help="what packets meet meanwhile (default drop)"
     )
@@ -76,7 +78,9 @@ def run(options: argparse.Namespace) -> None:
         options.policy = "circuits"
     if options.circuits and not manner:
         raise Refused("--circuits: say with --dark what device sets them")
-    chosen = over_circuits(options, fabric) if manner else with_flows(policy_for(options.policy, fabric), fabric, options)
+    chosen = (
+        over_circuits(options, fabric) if manner else with_flows(policy_for(options.policy, fabric), fabric, options)
+    )
     # A policy that cannot do this fabric is refused now, not when the first switch connects.
     rules_of(chosen, fabric)
     check_free(options.listen, options.port)

@@ -14,6 +14,7 @@ from typing import Any
 from controller import client
 from controller.demand import Demand, to_plain
 from lab import hop_budget
+from lab.circuits import SetUp
 from lab.errors import LabError
 from lab.progress import Progress
 from lab.relay import controller_target
@@ -44,7 +45,7 @@ class Lab:
 def lab_up(
     fabric: Fabric,
     *,
-    policy: str | None,
+    policy: str | SetUp | None,
     mtu: int,
     addressing: str = "l3",
     controller: str | None = None,
@@ -55,7 +56,7 @@ def lab_up(
 ) -> Iterator[Lab]:
     """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
 
-    policy: its name or file; None = no controller at all. controller: the user's own, reached through the relay.
+    policy: its name or file, or where routes follow circuits what is set up of them; None = no controller at all. controller: the user's own, reached through the relay.
     announced: flows that the policy places from the start.
     """
     progress.step("starting Open vSwitch")
@@ -97,11 +98,11 @@ def lab_up(
         progress.done()
 
 
-def _start_controller(fabric: Fabric, policy: str, announced: Sequence[Demand]) -> "subprocess.Popen[bytes]":
+def _start_controller(fabric: Fabric, policy: str | SetUp, announced: Sequence[Demand]) -> "subprocess.Popen[bytes]":
     fabric_file = RUN_DIR / "fabric.json"
     fabric_file.write_text(fabric.to_json())
-    arguments: list[Any] = ["--fabric", fabric_file, "--policy", policy, "--port", CONTROLLER_PORT]
-    arguments += ["--rest-port", REST_PORT]
+    arguments: list[Any] = ["--fabric", fabric_file, "--port", CONTROLLER_PORT, "--rest-port", REST_PORT]
+    arguments += _over_circuits(policy) if isinstance(policy, SetUp) else ["--policy", policy]
     if announced:
         flows_file = RUN_DIR / "flows.json"
         flows_file.write_text(json.dumps([to_plain(demand) for demand in announced]))
@@ -117,6 +118,18 @@ def _start_controller(fabric: Fabric, policy: str, announced: Sequence[Demand]) 
             # Ctrl-C at the prompt is for the command there, not for its process group.
             start_new_session=True,
         )
+
+
+def _over_circuits(circuits: SetUp) -> list[Any]:
+    circuits_file = RUN_DIR / "circuits.json"
+    circuits_file.write_text(json.dumps(circuits.circuits))
+    given = {
+        "dark": circuits.dark,
+        "in-the-dark": circuits.in_the_dark,
+        "seed": circuits.seed,
+        "circuits": circuits_file,
+    }
+    return [f"--{option}={value}" for option, value in given.items()]
 
 
 def _wait_ready(process: "subprocess.Popen[bytes]") -> None:

@@ -13,9 +13,21 @@ from pathlib import Path
 from typing import NoReturn
 
 from controller import POLICIES
+from controller.circuits.device import DEVICES
+from controller.circuits.schedulers import SCHEDULERS
 from lab import machine, terminal
 from lab.errors import LabError
-from lab.experiment import ADDRESSING, NOT_OF_THE_TRAFFIC, PLACEMENTS, SETTINGS, Experiment, load, parse_mtu, seconds
+from lab.experiment import (
+    ADDRESSING,
+    IN_THE_DARK,
+    NOT_OF_THE_TRAFFIC,
+    PLACEMENTS,
+    SETTINGS,
+    Experiment,
+    load,
+    parse_mtu,
+    seconds,
+)
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
@@ -37,6 +49,9 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
+    "circuits": ((), "NAME[:K=V,...]", f"optical: {', '.join(SCHEDULERS)}, ./FILE.py:FUNCTION, or a plan: FILE.toml or .csv"),
+    "dark": ((), "NAME|TIME", f"how long circuits that change are dark: {', '.join(DEVICES)}, or a time such as 20us+5us~1us"),
+    "in_the_dark": ((), "MODE", f"what packets meet meanwhile: {' or '.join(IN_THE_DARK)}"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),

@@ -22,6 +22,7 @@ from lab.run import FAILED, INTERRUPTED, INVALID, TERMINATED, complain, delays, 
 from lab.sandbox import RUN_DIR, Terminated
 from lab.scale import Scale
 from lab.site import Site
+from lab.switching import all_the_time
 from lab.verdict import judge
 from topologies import namespaces, syscalls
 
@@ -71,7 +72,8 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     lab.net.hop_report()
     tcp, losses, start, used_s = _tcp_segments(site), Losses.of(lab, 0), monitor.mark(), _children_s()
     began = time.monotonic()
-    outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
+    with all_the_time(site, scale):
+        outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
     busy = (began, time.monotonic())
     used_s = _children_s() - used_s
     window = monitor.window(start, monitor.mark())

@@ -31,6 +31,7 @@ _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 MAX_CHANNELS = 64
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
+IN_THE_DARK = ("drop", "divert")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Experiment:
     own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
     pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels:
     connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the largest
-    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; ranks: None = every host; min_bytes to
+    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical
+    switches, None = lab.circuits' defaults; ranks: None = every host; min_bytes to
     max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
     """
 
@@ -55,6 +57,9 @@ class Experiment:
     addressing: str = "l3"
     routing: str = "ecmp"
     controller: str | None = None
+    circuits: str | None = None
+    dark: str | None = None
+    in_the_dark: str | None = None
     collective: str = "all_reduce"
     algorithm: str | None = None
     channels: int = 1
@@ -235,6 +240,9 @@ SETTINGS: dict[str, Setting] = {
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),
         _setting("routing", "controller", _controller),
+        _setting("circuits", "circuits", _text),
+        _setting("circuits", "dark", _text),
+        _setting("circuits", "in_the_dark", _choice(IN_THE_DARK)),
         _setting("traffic", "collective", _text),
         _setting("traffic", "algorithm", _text),
         _setting("traffic", "channels", _between(1, MAX_CHANNELS)),
@@ -258,7 +266,7 @@ SETTINGS: dict[str, Setting] = {
 }
 # Those that say nothing of what is sent, how often and how much: all that a program of the user's own leaves to say.
 NOT_OF_THE_TRAFFIC = (
-    *(s.key for s in SETTINGS.values() if s.table in ("fabric", "routing")), "placement", "ranks", "scale", "seed",
+    *(s.key for s in SETTINGS.values() if s.table in ("fabric", "routing", "circuits")), "placement", "ranks", "scale", "seed",
 )  # fmt: skip
 TABLES = tuple(dict.fromkeys(s.table for s in SETTINGS.values()))
 assert {s.field for s in SETTINGS.values()} == {f.name for f in fields(Experiment)}

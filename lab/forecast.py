@@ -54,6 +54,8 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
+    if planned.circuits and len(planned.circuits.slices) > 1:
+        return Forecast(planned, emulated, unknown="circuits change while it runs")
     chosen = routing(planned, emulated)
     if isinstance(chosen, Reactive):
         return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
@@ -70,7 +72,7 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
             unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
             return Forecast(planned, emulated, unknown=unknown)
         except DataPlaneError as error:
-            raise LabError(f"routing {planned.experiment.routing} does not carry this traffic: {error}") from None
+            raise LabError(f"routing {planned.routing} does not carry this traffic: {error}") from None
     return Forecast(planned, emulated, paths, ack_paths)
 
 
@@ -92,7 +94,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         return
     nic = format_rate(planned.nic_mbps)
     print(
-        f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {experiment.routing}, {nic}"
+        f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {planned.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
     print(f"roofline: {planned.cut}")

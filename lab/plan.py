@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import traffic
+from controller.circuits.plan import Plan as CircuitPlan
+from controller.circuits.slices import DemandMatrix
+from lab.circuits import optical
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.interfaces import interfaces
@@ -84,8 +87,32 @@ class Plan(Site):
         return self.interfaces.of_sends(self.schedule.src, self.schedule.dst)[0].astype(np.int64)
 
     @cached_property
+    def demand(self) -> DemandMatrix:
+        """[from, to] of the ends that circuits join: bytes of the largest size with their headers, hardware units."""
+        return self.demand_of(self.experiment.max_bytes)
+
+    def demand_of(self, size_bytes: int) -> DemandMatrix:
+        assert self.optical
+        s, framing = self.schedule, self.framing
+        on_the_wire = self._shares * size_bytes * framing.frame_bytes / framing.payload_bytes
+        remote = ~s.is_local
+        return self.optical.demand(self.hosts, s.src[remote], s.dst[remote], on_the_wire[remote])
+
+    def circuits_for(self, size_bytes: int) -> CircuitPlan | None:
+        """Where circuits change while it runs: what they do for this size."""
+        if self.circuits is None or len(self.circuits.slices) == 1:
+            return None
+        assert self.optical
+        return self.optical.plan(self.demand_of(size_bytes))
+
+    @cached_property
     def switches(self) -> NDArray[np.float64]:
         """(sends,) that each crosses; inf where it has no path."""
+        if self.optical:
+            remote = ~self.schedule.is_local
+            crossed = np.zeros(len(remote))
+            crossed[remote] = self.crossed(self.schedule.src[remote], self.schedule.dst[remote])
+            return crossed
         return switches_crossed(self.fabric, self.hosts, self.schedule, self.interfaces)
 
     @cached_property
@@ -225,6 +252,8 @@ def plan(experiment: Experiment) -> Plan:
     verify(schedule)
     planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), slices)
     planned.sizes(experiment.scale or Scale())
+    if planned.optical and planned.circuits:
+        planned.optical.to_begin_with(planned.circuits, planned.demand)
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
@@ -243,7 +272,8 @@ def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
         )
     if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
         schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
-    require_paths(e.collective, schedule, layout, fabric, hosts, at)
+    if optical(e, fabric) is None:
+        require_paths(e.collective, schedule, layout, fabric, hosts, at)
     return with_channels(schedule, e.channels) if e.channels > 1 else schedule
 
 

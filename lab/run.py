@@ -26,6 +26,7 @@ from lab.rows import DATAPATHS, RunRecord
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from lab.site import Site
+from lab.switching import all_the_time
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
@@ -39,7 +40,7 @@ CONGESTION_CONTROL = "cubic"
 def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
     plan = expected.plan
-    record = new_record(plan, scale, plan.experiment.to_dict() | {"algorithm": plan.algorithm})
+    record = new_record(plan, scale, plan.experiment.to_dict() | {"algorithm": plan.algorithm} | plan.resolved)
     record.roofline = str(plan.cut)
     if expected.unknown:
         record.notes = [f"no prediction: {expected.unknown}"]
@@ -88,7 +89,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
     emulated = scale.fabric(plan.fabric)
     setLogLevel("info")
     try:
-        with _lab(plan, scale, Progress()) as lab:
+        with _lab(plan, scale, Progress()) as lab, all_the_time(plan, scale):
             terminal.show(
                 f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}; "
                 f"{DATAPATHS[lab.datapath]}. Try:",
@@ -125,7 +126,7 @@ def lab_of(
     e = site.experiment
     return lab_up(
         scale.fabric(site.fabric),
-        policy=e.routing,
+        policy=site.set_up(scale) or e.routing,
         announced=announced,
         mtu=e.mtu,
         addressing=e.addressing,
