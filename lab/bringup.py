@@ -56,7 +56,8 @@ def lab_up(
 ) -> Iterator[Lab]:
     """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
 
-    policy: its name or file, or where routes follow circuits what is set up of them; None = no controller at all. controller: the user's own, reached through the relay.
+    policy: its name or file, or where routes follow circuits what is set up of them; None = no controller at all.
+    controller: the user's own, reached through the relay.
     announced: flows that the policy places from the start.
     """
     progress.step("starting Open vSwitch")

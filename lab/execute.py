@@ -33,7 +33,8 @@ _SEGMENTS = ("OutSegs", "RetransSegs")
 def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress: Progress) -> int:
     """Returns the worst exit status of the job's processes; where that is 0 but the fabric was not as asked, 1."""
     asked = site.experiment.to_dict()
-    record = new_record(site, scale, {SETTINGS[key].field: asked[SETTINGS[key].field] for key in NOT_OF_THE_TRAFFIC})
+    settings = {SETTINGS[key].field: asked[SETTINGS[key].field] for key in NOT_OF_THE_TRAFFIC}
+    record = new_record(site, scale, settings | site.resolved)
     if folder is None:
         folder = results.new_folder(Path("results"), site.fabric.name, f"exec-{job.name}", datetime.now().astimezone())
     status, failures, result = FAILED, [], None

@@ -190,13 +190,13 @@ REFUSED = {
     ),
     "one way for all of a ring's leaves": (
         {"topology": "ocs-leaf:leaves=8,hosts_per_leaf=1,uplinks=1,ocs=1"},
-        "circuits ring-permutations: leaf1 has traffic for leaf8, but no slice gives it a way of at most 4 circuits and there is "
-        "no packet network: add a slice that joins them, or use a hybrid fabric (ocs-leaf:spines=2)",
+        ("circuits ring-permutations: leaf1 has traffic for leaf8, but no slice gives it a way of at most 4 circuits and there "
+        "is no packet network: add a slice that joins them, or use a hybrid fabric (ocs-leaf:spines=2)"),
     ),
     "connections that cannot be made": (
         {"topology": "ocs-leaf:leaves=8,hosts_per_leaf=1,uplinks=1,ocs=1", "circuits": "round-robin", "dark": "rotor"},
-        "circuits round-robin: no set of circuits gives all that exchange traffic a way of at most 4 circuits at the same time, "
-        "so connections cannot be made: use more uplinks, fewer leaves, or a hybrid (ocs-leaf:spines=2)",
+        ("circuits round-robin: no set of circuits gives all that exchange traffic a way of at most 4 circuits at the same time, "
+        "so connections cannot be made: use more uplinks, fewer leaves, or a hybrid (ocs-leaf:spines=2)"),
     ),
 }  # fmt: skip
 
