@@ -324,7 +324,7 @@ def _remarks(e: Evidence) -> Iterator[str]:
         )
     if (c := e.circuits) and e.circuits_change:
         yield (
-            f"{c.set_up} circuits set while it ran, duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}; "
+            f"{c.set_up} circuits set while it ran, duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}, "
             f"{c.bytes_lost:,} bytes lost in the dark, {e.retransmits} segments sent again"
         )
     if e.jitter_asked:

@@ -126,7 +126,7 @@ def test_a_row_whose_circuits_were_dark_for_longer_is_degraded() -> None:
             "3 of 12 circuits were dark for longer than asked, up to 17.0 ms where 10 ms are emulated: with a larger time "
             "dilation (--scale) the software would keep up"
         ),
-        "12 circuits set while it ran, duty cycle 85.0%, planned 90.0%; 5,000 bytes lost in the dark, 30 segments sent again",
+        "12 circuits set while it ran, duty cycle 85.0%, planned 90.0%, 5,000 bytes lost in the dark, 30 segments sent again",
     )
     as_asked = judge(replace(done, circuits=replace(changed, unmet=0)))
     assert as_asked.level == "ok"
