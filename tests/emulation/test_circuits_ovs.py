@@ -184,7 +184,7 @@ def hybrid() -> dict[str, Any]:
 
 
 def test_circuits_there_and_back_leave_the_tables_as_they_were() -> None:
-    found = run(there_and_back, 20, timeout_s=90)
+    found = run(there_and_back, 100, timeout_s=150)
     assert (found["dark"], found["joined"], found["others"]) == (2, [0, 0], [0, 0])
     assert found["same"]
     # Four cross-connects; on each of four leaves a rule for its host and one for the peer's prefix.
@@ -195,11 +195,11 @@ def test_circuits_there_and_back_leave_the_tables_as_they_were() -> None:
     )
     assert found["again"] == []
     history = found["history"]
-    # From nothing to A, forty changes, and one to B, of four cross-connects each.
-    assert len(history) == (1 + 40 + 1) * 4
+    # From nothing to A, two hundred changes, and one to B, of four cross-connects each.
+    assert len(history) == (1 + 200 + 1) * 4
     up = [dark for dark in history if dark["down_s"] is None]
     # What is still up is B, set by the last change; all others ended after they had begun.
-    assert len(up) == 4 and {dark["change"] for dark in up} == {42}
+    assert len(up) == 4 and {dark["change"] for dark in up} == {202}
     assert all(dark["up_s"] <= dark["down_s"] for dark in history if dark not in up)
     assert all(dark["requested_us"] == 10_000 and dark["achieved_us"] >= dark["requested_us"] for dark in history)
     assert found["status"]["errors"] == 0
