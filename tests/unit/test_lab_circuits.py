@@ -13,12 +13,13 @@ from lab.circuits import device_text, parse_circuits, plan_data
 from lab.experiment import load
 from lab.forecast import forecast_of
 from lab.plan import Plan, plan
-from lab.scale import Scale
+from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
 from topologies import Refused
 from topologies.ocs_dragonfly import OcsDragonfly
 from topologies.ocs_leaf import OcsLeaf
 
-# Not of a multiple of the header, so that it is seen.
+ROOT = Path(__file__).resolve().parents[2]
+# Payload and length of a full frame of TCP at an MTU of 9000.
 MSS, FRAME = 8948, 9014
 
 
@@ -205,6 +206,17 @@ REFUSED = {
 def test_what_is_refused(case: str) -> None:
     overrides, text = REFUSED[case]
     assert refusal(**overrides) == text
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("experiments/ocs-*.toml")), ids=lambda file: file.stem)
+def test_every_experiment_with_circuits_can_be_run(file: Path) -> None:
+    p = plan(load(file))
+    scale = p.experiment.scale or choose_scale(p.load, TYPICAL_BUDGET, p.experiment.time_limit_s)
+    assert p.circuits is not None and p.optical is not None
+    assert p.frames_per_step(p.sizes(scale)[0]) >= 30
+    if len(p.circuits.slices) > 1:
+        # What software keeps on a machine that does something else as well.
+        assert p.optical.device.dilated(scale.time_dilation).shortest_dark_us >= 10_000
 
 
 def test_an_unknown_scheduler_lists_the_known_ones() -> None:
