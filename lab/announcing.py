@@ -38,7 +38,7 @@ def _demands(planned: Plan, emulated: Fabric) -> list[Demand]:
     sends = ~schedule.is_local
     elements = schedule.elements(schedule.natural_count or schedule.n_chunks)
     carried = np.bincount(schedule.connection[sends], elements[sends])
-    by_rank = np.bincount(src[outside], carried[outside], planned.ranks)
+    by_rank = np.bincount(src[outside], carried[outside], len(planned.hosts))
     nic_mbps = [emulated.link_of(emulated.scale_out_port(host).intf).rate_mbps for host in planned.hosts]
     return [
         Demand(flow_of(wire), nic_mbps[wire.src_rank] * float(n / by_rank[wire.src_rank]))

@@ -9,6 +9,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,11 +29,16 @@ from lab.experiment import (
     parse_mtu,
     seconds,
 )
+from lab.rows import Output
+from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
-from traffic import COLLECTIVES, PATTERNS, TRANSPORTS
+from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
+from traffic.formats import FORMATS, WRITERS
+from traffic.workloads.models import MODELS
+from traffic.workloads.training import Training
 
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
@@ -53,9 +59,12 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "dark": ((), "NAME|TIME", f"how long circuits that change are dark: {', '.join(DEVICES)}, or a time such as 20us+5us~1us"),
     "in_the_dark": ((), "MODE", f"what packets meet meanwhile: {' or '.join(IN_THE_DARK)}"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
-    "algorithm": ((), "NAME", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "algorithm": ((), "NAME[,...]|all", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
+    "schedule": ((), "[FORMAT:]FILE", f"of your own, in a collective's place: {', '.join(FORMATS)}"),
     "channels": ((), "N", "connections between two ranks, each for its part of the buffer, as NCCL's channels"),
     "slice_bytes": ((), "SIZE", "cut messages into slices of this at most, so that a step need not wait for a whole chunk"),
+    "helpers_at": ((), "SWITCH,...", f"where the reducers or servers of {' or '.join(HELPERS)} are plugged in"),
+    "helper_rate": ((), "RATE", "of the link of each, in hardware units; in proportion to the NICs if left out"),
     "transport": ((), "NAME", ", ".join(TRANSPORTS)),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
@@ -67,6 +76,13 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
     "group_size": ((), "N", "of group_shift: ranks in a group"),
     "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
+    "workload": ((), "MODEL[:K=V,...]", f"a training step in place of a collective: {', '.join(MODELS)}"),
+    "split": ((), "tp=N,pp=N,...", "of the workload over the ranks: tp, cp, dp, pp, ep (default: dp alone)"),
+    "training": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Training))}"),
+    "stragglers": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Stragglers))}"),
+    "jobs": ((), "N", "of the workload, side by side"),
+    "device_flops": ((), "RATE", "of the workload: an accelerator's peak rate: 989Tflops"),
+    "efficiency": ((), "SHARE", "of the workload: how much of it matrix products reach"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
     "time_limit": ((), "TIME", "what scale = auto aims to stay within"),
@@ -230,6 +246,12 @@ def _predict_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def _export_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument("--format", metavar="NAME", required=True, help=", ".join(WRITERS))
+    parser.add_argument("--file", metavar="FILE", help="default: the terminal")
+
+
 def _lab_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", help="its id, from `ps` (not needed when one lab runs)")
 
@@ -268,9 +290,13 @@ def _experiment(arguments: Arguments) -> Experiment:
 
 
 def _run(arguments: Arguments) -> int:
-    from lab import launch
+    from lab import algorithms, launch
 
-    return launch.run(_experiment(arguments), out=arguments.out, as_json=arguments.json, publish=arguments.publish)
+    asked = _experiment(arguments)
+    if algorithms.are_several(asked):
+        return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
+    output: Output = "json" if arguments.json else "table"
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -299,9 +325,18 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab import forecast
+    from lab import algorithms, forecast
 
-    forecast.show(_experiment(arguments), as_json=arguments.json)
+    asked = _experiment(arguments)
+    show = algorithms.predict if algorithms.are_several(asked) else forecast.show
+    show(asked, as_json=arguments.json)
+    return 0
+
+
+def _export(arguments: Arguments) -> int:
+    from lab import exporting
+
+    exporting.write(_experiment(arguments), arguments.format, arguments.file)
     return 0
 
 
@@ -355,6 +390,7 @@ COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
+    "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
     "doctor": (_doctor, _doctor_options, "what this machine can do, what is missing and how to get it"),

@@ -29,12 +29,12 @@ def one(experiment: Experiment, arguments: argparse.Namespace) -> None:
     fabric = fabric_of(experiment)
     description = describe(fabric, prices=_prices(arguments.prices), optics=arguments.optics)
     if arguments.svg:
-        _write(arguments.svg, drawing.svg(fabric))
+        write(arguments.svg, drawing.svg(fabric))
     if arguments.graphml:
-        _write(arguments.graphml, graphml.to_graphml(fabric))
+        write(arguments.graphml, graphml.to_graphml(fabric))
     if arguments.infragraph:
         as_json = arguments.infragraph.endswith(".json")
-        _write(arguments.infragraph, infragraph.to_infragraph(fabric, as_json=as_json))
+        write(arguments.infragraph, infragraph.to_infragraph(fabric, as_json=as_json))
     print(json.dumps(description) if arguments.json else describe_text(description))
 
 
@@ -65,7 +65,8 @@ def _prices(file: str | None) -> Prices:
         raise LabError(f"--prices {file!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _write(file: str, text: str) -> None:
+def write(file: str, text: str) -> None:
+    """Raises LabError."""
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -14,7 +14,8 @@ from typing import Any
 from lab.errors import LabError
 from lab.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
-from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
+from topologies.units import parse_duration_us, parse_flops_s, parse_rate_mbps, parse_size_bytes
+from traffic.formats import UNSIZED, split_spec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,9 +30,20 @@ MIN_MTU, MAX_MTU = 576, 9216
 _MAX_INT64, _MAX_ITERATIONS = 2**63 - 1, 1_000_000
 # NCCL's MAXCHANNELS.
 MAX_CHANNELS = 64
+# Of min_bytes and max_bytes, which nobody can write.
+OWN_SIZE = 0
 ADDRESSING = ("l3", "l2")
 PLACEMENTS = ("contiguous", "strided", "random")
 IN_THE_DARK = ("drop", "divert")
+# What a schedule of the user's own says itself, or what is not done to one.
+_OF_SCHEDULES = (
+    "collective", "algorithm", "workload", "channels", "slice_bytes", "helpers_at", "helper_rate", "flows_per_host",
+    "group_size", "group_shift",
+)  # fmt: skip
+# What a workload says itself, or does not have.
+_OF_COLLECTIVES = (
+    "collective", "min_bytes", "max_bytes", "step_factor", "in_place", "flows_per_host", "group_size", "group_shift",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,12 +51,20 @@ class Experiment:
     """Hardware units throughout: the scale says what the machine emulates.
 
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's
-    own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a traffic
-    pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's own; channels:
-    connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the largest
-    size's, None = whole messages; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical
-    switches, None = lab.circuits' defaults; ranks: None = every host; min_bytes to
-    max_bytes by step_factor: nccl-tests' `size`; scale: None = chosen to fit the machine and time_limit_s.
+    own; ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; collective: or a
+    traffic pattern, to which flows_per_host, group_size and group_shift belong; algorithm: None = the collective's
+    own; schedule: 'goal:FILE', in a collective's place; channels: connections between two ranks that share the
+    buffer; slice_bytes: of a message, at most, in one slice of the largest size's, None = whole messages; controller:
+    None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical switches, None = lab.circuits'
+    defaults; helpers_at: the switches of the reducers or parameter servers that the algorithm
+    needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times
+    those that it speaks to; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`,
+    OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the machine and time_limit_s.
+
+    workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
+    parallel alone; training, stragglers: the parameters of traffic.workloads.training.Training and lab.workload.Stragglers;
+    jobs: so many of them side by side; device_flops_s: an accelerator's peak rate, H100's for BF16 by default; efficiency: the
+    share of it that matrix products reach.
     """
 
     topology: str = "spine-leaf"
@@ -62,8 +82,11 @@ class Experiment:
     in_the_dark: str | None = None
     collective: str = "all_reduce"
     algorithm: str | None = None
+    schedule: str | None = None
     channels: int = 1
     slice_bytes: int | None = None
+    helpers_at: tuple[str, ...] = ()
+    helper_rate_mbps: float | None = None
     transport: str = "tcp"
     placement: str = "contiguous"
     ranks: int | None = None
@@ -76,6 +99,13 @@ class Experiment:
     flows_per_host: int = 1
     group_size: int | None = None
     group_shift: int = 1
+    workload: str | None = None
+    split: str | None = None
+    training: str = ""
+    stragglers: str = ""
+    jobs: int = 1
+    device_flops_s: float = 989e12
+    efficiency: float = 0.5
     scale: Scale | None = None
     seed: int = 1
     time_limit_s: float = 60.0
@@ -120,6 +150,13 @@ def _text(where: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise LabError(f'{where} = {value!r} must be text: write it like "name"')
     return value
+
+
+def _names(where: str, value: object) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _text(where, value).split(","))
+    if not all(names):
+        raise LabError(f"{where} = {value!r} must be names with commas between them: write it like leaf1,spine1")
+    return names
 
 
 def _choice(names: tuple[str, ...]) -> Callable[[str, object], str]:
@@ -175,6 +212,16 @@ def _percent(where: str, value: object) -> float:
     return percent
 
 
+def _share(where: str, value: object) -> float:
+    try:
+        share = float(str(value))
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise LabError(f"{where} = {value!r} is not a share: use one above 0 and up to 1, like 0.5")
+    return share
+
+
 def _scale(where: str, value: object) -> Scale | None:
     try:
         return parse_scale(str(value))
@@ -191,6 +238,12 @@ def controller_address(text: str) -> tuple[str, int]:
     if not 0 < int(port) < 2**16:
         raise LabError(f"controller {text!r}: port {port} does not exist, use 1 to 65535")
     return host.strip("[]"), int(port)
+
+
+def _schedule(where: str, value: object) -> str:
+    text = _text(where, value)
+    split_spec(text)
+    return text
 
 
 def _controller(where: str, value: object) -> str:
@@ -245,8 +298,11 @@ SETTINGS: dict[str, Setting] = {
         _setting("circuits", "in_the_dark", _choice(IN_THE_DARK)),
         _setting("traffic", "collective", _text),
         _setting("traffic", "algorithm", _text),
+        _setting("traffic", "schedule", _schedule),
         _setting("traffic", "channels", _between(1, MAX_CHANNELS)),
         _setting("traffic", "slice_bytes", _size),
+        _setting("traffic", "helpers_at", _names),
+        _setting("traffic", "helper_rate", _quantity(parse_rate_mbps), "helper_rate_mbps"),
         _setting("traffic", "transport", _text),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", _between(1, _MAX_INT64)),
@@ -259,6 +315,13 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "flows_per_host", _between(1, _MAX_INT64)),
         _setting("traffic", "group_size", _between(1, _MAX_INT64)),
         _setting("traffic", "group_shift", _whole),
+        _setting("workload", "workload", _text),
+        _setting("workload", "split", _text),
+        _setting("workload", "training", _text),
+        _setting("workload", "stragglers", _text),
+        _setting("workload", "jobs", _between(1, _MAX_INT64)),
+        _setting("workload", "device_flops", _quantity(parse_flops_s), "device_flops_s"),
+        _setting("workload", "efficiency", _share),
         _setting("run", "scale", _scale),
         _setting("run", "seed", _between(0, _MAX_INT64)),
         _setting("run", "time_limit", seconds, "time_limit_s"),
@@ -279,13 +342,44 @@ def load(path: Path | str | None = None, overrides: Mapping[str, object] | None 
     """
     file = DEFAULT_FILE if path is None else Path(path)
     values = from_document(_read(file), str(path or file.name))
+    _refuse_beside_workload(values, values)
+    # What stands beside a schedule: in its own file, and on the command line.
+    said = {key for key, setting in SETTINGS.items() if "schedule" in values and setting.field in values}
+    given: dict[str, Any] = {}
     for key, value in (overrides or {}).items():
         if key not in SETTINGS:
             raise LabError(unknown("setting", key, SETTINGS))
         if value is not None:
             setting = SETTINGS[key]
-            values[setting.field] = setting.parse(setting.option, value)
+            given[setting.field] = setting.parse(setting.option, value)
+            said.add(key)
+    values |= given
+    _refuse_beside_workload(values, given)
+    if values.get("schedule") is not None:
+        values |= _beside_schedule(values["schedule"], said)
     return Experiment(**values)
+
+
+def _beside_schedule(spec: str, said: set[str]) -> dict[str, Any]:
+    """Fields that a schedule of the user's own changes. What is said beside it must not be what it says; sizes may be."""
+    clashing = [SETTINGS[key] for key in _OF_SCHEDULES if key in said]
+    if clashing:
+        raise LabError(
+            f"{clashing[0].key} ({clashing[0].option}) is not for a schedule of your own, whose file says what is sent: leave "
+            "one of them out"
+        )
+    has_own = split_spec(spec)[0] not in UNSIZED
+    return {"min_bytes": OWN_SIZE, "max_bytes": OWN_SIZE} if has_own and not said & {"min_bytes", "max_bytes"} else {}
+
+
+def _refuse_beside_workload(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """A workload on the command line takes the place of what a file says about a collective; said together, they clash."""
+    clashing = [SETTINGS[key] for key in _OF_COLLECTIVES if key in given]
+    if values.get("workload") is not None and clashing:
+        raise LabError(
+            f"{clashing[0].key} ({clashing[0].option}) is not for a workload, whose model and split say what is sent: "
+            "leave one of them out"
+        )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ What is not in it: losses, TCP's start, the CPU.
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
@@ -53,12 +53,15 @@ DEFAULT_LATENCY = Latency()
 
 @dataclass(frozen=True)
 class Prediction:
-    """seconds: emulated; bottleneck: the busiest link, as 'leaf1->spine2'; bytes_by_intf: wire bytes, acknowledgements
-    included, of one iteration per egress interface."""
+    """seconds: emulated, nan where no model knows; bottleneck: the busiest link, as 'leaf1->spine2'; bytes_by_intf: wire bytes,
+    acknowledgements included, of one iteration per egress interface; started_s, arrived_s: (sends,) each, empty where no
+    model follows them."""
 
     seconds: float
     bottleneck: str
     bytes_by_intf: Mapping[str, float]
+    started_s: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
+    arrived_s: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
 
 
 def prediction(fabric: Fabric, paths: Paths, wire: Wire, seconds: float) -> Prediction:
@@ -125,7 +128,7 @@ class Fluid:
         self._known_rates: dict[bytes, tuple[Floats, Floats]] = {}
         self._coming: list[tuple[float, int, Ints]] = []
         self._number = count()
-        self.arrived_s = np.full(len(sends), np.nan)
+        self.started_s, self.arrived_s = np.full(len(sends), np.nan), np.full(len(sends), np.nan)
 
     def run(self) -> Prediction:
         now = 0.0
@@ -146,7 +149,8 @@ class Fluid:
         missing = np.flatnonzero(np.isnan(self.arrived_s))
         if len(missing):
             raise ValueError(f"{len(missing)} sends never start, first {missing[0]}: the dependencies form a cycle")
-        return prediction(self._fabric, self._paths, self._wire, float(self.arrived_s.max(initial=0.0)))
+        whole = prediction(self._fabric, self._paths, self._wire, float(self.arrived_s.max(initial=0.0)))
+        return replace(whole, started_s=self.started_s, arrived_s=self.arrived_s)
 
     # -- rates ----------------------------------------------------------------------------------------------------------
 
@@ -180,6 +184,7 @@ class Fluid:
         while len(connections):
             idle = connections[~self._active[connections] & (self._next[connections] < self._end[connections])]
             ready = idle[self._waits_for[self._order[self._next[idle]]] == 0]
+            self.started_s[self._order[self._next[ready]]] = now
             n_bytes = self._wire.send_bytes[self._order[self._next[ready]]]
             empty, full = ready[n_bytes == 0], ready[n_bytes > 0]
             self._active[full] = True
@@ -194,6 +199,7 @@ class Fluid:
             connections = empty
 
     def _compute(self, operations: Ints, now: float) -> None:
+        self.started_s[operations] = now
         self._come(operations, now + self._sends.calc_s[operations])
 
     def _take_from_buckets(self, flows: Ints) -> None:

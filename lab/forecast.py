@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from controller import rules_of
 from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
 from controller.flow import Flow
@@ -19,14 +21,18 @@ from lab.announcing import flow_of, routing
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.fluid import Prediction
+from lab.helpers import told
 from lab.plan import Plan, Size, endpoints, plan
-from lab.predictor import predict
+from lab.predictor import MAX_STEP_SENDS, predict
+from lab.rows import json_value
 from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
+from lab.workload import step_columns, step_lines
 from topologies import Fabric, Port
 from topologies.units import format_rate, format_size
 from traffic import TRANSPORTS
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
+from traffic.workloads.report import StepReport
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,23 @@ class Forecast:
             return None
         sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+
+    @property
+    def untimed(self) -> str:
+        """Why there is no predicted time; '' where there is one."""
+        if self.unknown or not self.plan.workload or len(self.plan.schedule) <= MAX_STEP_SENDS:
+            return self.unknown
+        return (
+            f"{len(self.plan.schedule)} operations are more than the {MAX_STEP_SENDS} that the model follows where ranks "
+            "compute between their messages: fewer microbatches, layers or ranks have one"
+        )
+
+    def jobs(self, found: Prediction | None, scale: Scale) -> tuple[StepReport, ...]:
+        """A workload's figures by job, as predicted; none where no time is."""
+        if found is None or not self.plan.workload or not len(found.arrived_s):
+            return ()
+        times = (np.rint(t / scale.time_dilation * 1e9).astype(np.int64) for t in (found.started_s, found.arrived_s))
+        return tuple(self.plan.workload.reports(*times))
 
     def roofline_s(self, size: Size, scale: Scale) -> float:
         """In hardware seconds, for the bytes that are really sent."""
@@ -85,31 +108,53 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
 
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
-    planned = plan(experiment)
-    scale = experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, experiment.time_limit_s)
-    expected = forecast_of(planned, scale)
-    rows = [_row(expected, size, scale) for size in planned.sizes(scale)]
     if as_json:
-        print(json.dumps(rows))
+        print(json.dumps(rows(experiment)))
         return
-    nic = format_rate(planned.nic_mbps)
+    planned = plan(experiment)
+    scale = _typical_scale(planned)
+    expected = forecast_of(planned, scale)
+    found = [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
+    expectations = [_row(expected, size, prediction, scale) for size, prediction in found]
+    experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
     print(
-        f"{planned.fabric.name}, {planned.ranks} ranks, {experiment.collective} {planned.algorithm}, {planned.routing}, {nic}"
+        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
+    if planned.helpers:
+        print(f"helpers: {told(planned.fabric, planned.helpers)}")
     print(f"roofline: {planned.cut}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
-    for row in rows:
+    for row, (_, prediction) in zip(expectations, found, strict=True):
+        figures = (f"{row['predicted_s'] * 1e6:.1f}", f"{row['ratio']:.3f}", f"{row['busbw_gbytes_s']:.2f}")
+        predicted, ratio, busbw = ("N/A" if text == "nan" else text for text in figures)
         print(
-            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {row['predicted_s'] * 1e6:>15.1f} "
-            f"{row['ratio']:>7.3f} {row['busbw_gbytes_s']:>13.2f}  {row['bottleneck']}"
+            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {predicted:>15} {ratio:>7} {busbw:>13}  "
+            f"{row['bottleneck']}"
         )
-    if expected.unknown:
-        print(f"no prediction: {expected.unknown}")
+        for line in step_lines(expected.jobs(prediction, scale)):
+            print(line)
+    if expected.untimed:
+        print(f"no prediction: {expected.untimed}")
 
 
-def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, Any]:
-    found = expected.prediction(size, scale)
+def rows(experiment: Experiment) -> list[dict[str, Any]]:
+    """What `predict --json` prints."""
+    planned = plan(experiment)
+    scale = _typical_scale(planned)
+    expected = forecast_of(planned, scale)
+    found = ((size, expected.prediction(size, scale)) for size in planned.sizes(scale))
+    return [
+        {name: json_value(value) for name, value in _row(expected, size, prediction, scale).items()}
+        for size, prediction in found
+    ]
+
+
+def _typical_scale(planned: Plan) -> Scale:
+    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+
+
+def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
     roofline = expected.roofline_s(size, scale)
     predicted_s = scale.hardware_s(found.seconds) if found else math.nan
     return {
@@ -120,4 +165,5 @@ def _row(expected: Forecast, size: Size, scale: Scale) -> dict[str, Any]:
         "ratio": predicted_s / roofline,
         "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
         "bottleneck": found.bottleneck if found else "",
+        **step_columns(expected.jobs(found, scale), expected.plan.workload),
     }

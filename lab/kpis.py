@@ -233,3 +233,12 @@ def flows_per_group(paths: Iterable[Sequence[Port]], groups: Mapping[str, Iterab
             if port.intf in group_of:
                 count[group_of[port.intf]] += 1
     return dict(count)
+
+
+def covered(start_s: Floats, end_s: Floats) -> list[tuple[float, float]]:
+    """The times that one interval at least covers, in order: their union. start_s, end_s: (intervals,)."""
+    order = np.argsort(start_s, kind="stable")
+    start_s, reach_s = start_s[order], np.maximum.accumulate(end_s[order])
+    first = np.flatnonzero(np.append(True, start_s[1:] > reach_s[:-1])[: len(start_s)])
+    last = np.append(first[1:], len(start_s))[: len(first)] - 1
+    return list(zip(start_s[first].tolist(), reach_s[last].tolist(), strict=True))

@@ -15,6 +15,7 @@ from lab.forecast import forecast_of
 from lab.job import Job
 from lab.plan import plan
 from lab.progress import Progress
+from lab.rows import Output
 from lab.sandbox import REST_PORT, Sandbox
 from lab.scale import Scale, choose_scale
 from lab.site import Site, require_shapeable, site
@@ -23,8 +24,8 @@ from topologies.units import format_size
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
 
-def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int | None) -> int:
-    """`run_topo.py [EXPERIMENT.toml]`."""
+def run(experiment: Experiment, *, out: str | None, output: Output, publish: int | None) -> int:
+    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output."""
     planned = plan(experiment)
     folder = _results_folder(out)
     doors = _ready(planned, publish)
@@ -36,8 +37,8 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     expected = forecast_of(planned, scale)
     from lab import run as the_run
 
-    job = partial(the_run.run, expected, scale, folder=folder, as_json=as_json, progress=progress)
-    return _in_sandbox(job, planned, f"run {experiment.collective}", doors)
+    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
+    return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 
 def cli(experiment: Experiment, *, publish: int | None) -> int:
@@ -48,7 +49,7 @@ def cli(experiment: Experiment, *, publish: int | None) -> int:
     from lab import run as the_run
 
     return _in_sandbox(
-        partial(the_run.prompt, planned, scale), planned, f"cli {experiment.collective}", doors, interactive=True
+        partial(the_run.prompt, planned, scale), planned, f"cli {planned.collective}", doors, interactive=True
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from lab.kpis import IterationStats, iteration_stats
 from lab.rows import DATAPATHS, InPlace, IterationRecord, RowResult, RunRecord
+from lab.workload import step_lines
 from topologies.units import format_rate, format_size
 
 VERSION = "2.19.6"
@@ -90,6 +91,7 @@ def scale_lines(record: RunRecord) -> list[str]:
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
+        *([f"Helpers: {record.helpers}"] if record.helpers else []),
         f"roofline of jct_ratio: {record.roofline}",
         f"Open vSwitch {record.machine['open_vswitch']}, {DATAPATHS[record.machine['datapath']]}",
         *_delays(record.machine),
@@ -141,13 +143,14 @@ def row_line(row: RowResult) -> str:
 def _half(half: InPlace | None) -> str:
     if half is None:
         return "  %7s  %6s  %6s  %6s" % ("N/A", "N/A", "N/A", "N/A")
-    bandwidths = (float_str(half.algbw_gbytes_s, 6), float_str(half.busbw_gbytes_s, 6))
-    return "  %7s  %6s  %6s  %6g" % (float_str(half.time_s * 1e6, 7), *bandwidths, half.wrong)
+    algbw, busbw = ("N/A" if math.isnan(x) else float_str(x, 6) for x in (half.algbw_gbytes_s, half.busbw_gbytes_s))
+    return "  %7s  %6s  %6s  %6g" % (float_str(half.time_s * 1e6, 7), algbw, busbw, half.wrong)
 
 
 def row_lines(row: RowResult) -> list[str]:
     """The row, and what does not fit its columns as comments, which a parser of the table skips."""
-    return [row_line(row), *_goodput_lines(row), *_reason_lines(row)]
+    steps = [f"#   {line}" for line in step_lines(row.jobs)]
+    return [row_line(row), *steps, *_goodput_lines(row), *_reason_lines(row)]
 
 
 def _goodput_lines(row: RowResult) -> list[str]:
@@ -176,10 +179,11 @@ def _reason_lines(row: RowResult) -> list[str]:
 
 
 def average_busbw(rows: Iterable[RowResult]) -> float:
-    """Mean over rows and both halves, as nccl-tests; an invalid row is no measurement and does not count. GB/s."""
+    """Mean over rows and both halves, as nccl-tests; an invalid row is no measurement and does not count, a training step has
+    no such bandwidth. GB/s."""
     values: list[float] = []
     for row in rows:
-        if row.verdict != "invalid":
+        if row.verdict != "invalid" and not math.isnan(row.busbw_gbytes_s):
             values.append(row.busbw_gbytes_s)
             if row.in_place is not None:
                 values.append(row.in_place.busbw_gbytes_s)
@@ -196,10 +200,11 @@ def footer(rows: Sequence[RowResult], collective: str) -> list[str]:
     bad = out_of_bounds(rows)
     average = average_busbw(rows)
     excluded = sum(row.verdict == "invalid" for row in rows)
+    none = "N/A: no valid row" if excluded == len(rows) else "N/A: a training step has none"
     return [
         *([f"# {excluded} of {len(rows)} rows are invalid and not in the average"] if excluded else []),
         "# %-20s : %d %s" % ("Out of bounds values", bad, "FAILED" if bad else "OK"),
-        "# %-20s : %s " % ("Avg bus bandwidth", "N/A: no valid row" if math.isnan(average) else f"{average:g}"),
+        "# %-20s : %s " % ("Avg bus bandwidth", none if math.isnan(average) else f"{average:g}"),
         "#",
         f"# Collective test concluded: {program(collective)}",
     ]

@@ -1,7 +1,7 @@
 """From an experiment to a plan: what the ranks send, computed or refused without root, before anything is made."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,31 +12,35 @@ from numpy.typing import NDArray
 import traffic
 from controller.circuits.plan import Plan as CircuitPlan
 from controller.circuits.slices import DemandMatrix
-from lab.circuits import optical
+from lab import imports
 from lab.errors import LabError
-from lab.experiment import Experiment
+from lab.experiment import SETTINGS, Experiment
 from lab.interfaces import interfaces
-from lab.reach import b_acc_mbps, by_level, fitting, require_paths, switches_crossed, ways_found
-from lab.roofline import Cut, worst_cut
+from lab.reach import b_acc_mbps, by_level, switches_crossed
+from lab.roofline import Computing, Cut, busiest_interface, worst_cut
 from lab.scale import MIN_FRAMES_PER_STEP, Load, Scale, frames_per_step
-from lab.site import Site, require_shapeable, site
+from lab.schedules import schedule_of, slices_of, workload_of
+from lab.site import Site, require_shapeable, site, with_helpers_of
 from lab.wire import Sends
+from lab.workload import Workload
 from topologies import Fabric, unknown
+from topologies.helpers import REDUCER
 from topologies.units import format_size
-from traffic import Demand, Schedule
+from traffic import Schedule
 from traffic.check import verify
 from traffic.contracts import buffer_ratio
-from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
-from traffic.layout import Layout
-from traffic.split import with_channels, with_slices
+from traffic.conventions import BY_TRAFFIC, ELEMENT_BYTES, buffer_elements, bus_factor, sizes
+from traffic.split import with_slices
 from traffic.transport import Endpoint
 
-# Of one message: more cost the replay more than they gain.
-MAX_SLICES = 64
 # Of the replay engine, for one send.
 _BYTES_PER_SEND = 100
 # What the kernel holds at both ends of a connection: its buffers follow the congestion window, and so the link's queue.
 _BYTES_PER_CONNECTION = 2**18
+# Settings that say nothing without a workload.
+_OF_WORKLOADS = ("split", "training", "stragglers", "jobs", "device_flops", "efficiency")
+# Of a workload's bytes, in its smallest messages: those decide nothing, and their frames are not counted.
+_NEGLIGIBLE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -51,24 +55,33 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan(Site):
-    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together; slices: that a message is cut into."""
+    """What the ranks send. b_acc_mbps: an accelerator's scale-out NIC rates together; slices: that a message is cut into;
+    workload: what the schedule is made of, where it is no collective's."""
 
     schedule: Schedule
     b_acc_mbps: float
-    slices: int
+    slices: int = 1
+    workload: Workload | None = None
 
     @property
     def algorithm(self) -> str:
         return self.schedule.algorithm
 
     @property
+    def collective(self) -> str:
+        """What a row calls it: a collective, a pattern, or a workload's model."""
+        return self.workload.name if self.workload else self.experiment.collective
+
+    @property
     def is_pattern(self) -> bool:
-        return self.experiment.collective in traffic.PATTERNS
+        return self.collective in traffic.PATTERNS
 
     @cached_property
     def algo_factor(self) -> float:
         """busbw / algbw of the collective, whatever the algorithm; of a pattern, the flows of the busiest interface's
-        direction over those of a sender: a NIC, if it uses any."""
+        direction over those of a sender: a NIC, if it uses any. A workload, which computes as well, has neither: nan."""
+        if self.workload:
+            return math.nan
         if self.is_pattern:
             return float(np.bincount(self._interfaces_of_flows).max() / self.experiment.flows_per_host)
         return bus_factor(self.experiment.collective, self.schedule.n_members)
@@ -79,7 +92,7 @@ class Plan(Site):
         src, dst = self.schedule.src, self.schedule.dst
         inside = self.interfaces.inside(src, dst)
         chosen = ~inside if not inside.all() else inside
-        return np.concatenate([src[chosen], self.ranks + dst[chosen]]).astype(np.int64)
+        return np.concatenate([src[chosen], len(self.hosts) + dst[chosen]]).astype(np.int64)
 
     @cached_property
     def egress(self) -> NDArray[np.int64]:
@@ -89,7 +102,7 @@ class Plan(Site):
     @cached_property
     def demand(self) -> DemandMatrix:
         """[from, to] of the ends that circuits join: bytes of the largest size with their headers, hardware units."""
-        return self.demand_of(self.experiment.max_bytes)
+        return self.demand_of(self._asked_bytes[-1])
 
     def demand_of(self, size_bytes: int) -> DemandMatrix:
         assert self.optical
@@ -116,28 +129,51 @@ class Plan(Site):
         return switches_crossed(self.fabric, self.hosts, self.schedule, self.interfaces)
 
     @cached_property
-    def cut(self) -> Cut:
-        """What the roofline is made of. Of a pattern, whose flows are given, the interface that is busy for longest."""
-        if not self.is_pattern:
-            return worst_cut(self.experiment.collective, self.interfaces, self.b_acc_mbps)
+    def cut(self) -> Cut | Computing:
+        """What the roofline is made of. Where the flows are given, the interface that is busy for longest; of a
+        workload that, or what it takes on a network that takes no time."""
+        if not self.is_pattern and not self.workload and self.experiment.collective not in BY_TRAFFIC:
+            members = interfaces(self.fabric, self.members)
+            in_network = traffic.HELPERS.get(self.algorithm) == REDUCER
+            return worst_cut(self.experiment.collective, members, self.b_acc_mbps, in_network=in_network)
         s = self.schedule
-        busy_s = self.interfaces.busy_s(s.src, s.dst, np.full(len(s), 1 / self.experiment.flows_per_host))
-        busiest = int(busy_s.argmax())
-        mbps = float(self.interfaces.mbps[busiest])
-        ports = (*self.interfaces.scale_out, *self.interfaces.scale_up)
-        return Cut(float(busy_s[busiest] * mbps / 8e-6), mbps, f"at {getattr(ports[busiest], 'intf', '')}")
+        busiest = busiest_interface(self.interfaces, s.src, s.dst, self._shares)
+        if not self.workload:
+            return busiest
+        computing = Computing(self.workload.computing_s)
+        return computing if computing.computing_s > busiest.seconds(self._asked_bytes[0]) else busiest
 
     def sizes(self, scale: Scale) -> tuple[Size, ...]:
         """The rows of the sweep. Refuses a smallest size of which nothing is left."""
-        e = self.experiment
+        if self.workload:
+            return (self._step(scale),)
         rows = []
-        for size in sizes(e.min_bytes, e.max_bytes, e.step_factor):
+        for size in self._asked_bytes:
             elements, emulated = self._elements(size), self._elements(scale.emulated_bytes(size))
             if not elements or not emulated:
                 raise LabError(self._too_small(size, scale))
             count = math.ceil(emulated * self._buffer_ratio)
             rows.append(Size(elements * ELEMENT_BYTES, emulated * ELEMENT_BYTES, count))
         return tuple(rows)
+
+    def _step(self, scale: Scale) -> Size:
+        """A workload's only row: its size is what the rank that sends most sends."""
+        s = self.schedule
+        count = scale.emulated_bytes(s.natural_count or 0)
+        emulated = int(s.sent_per_rank(count).max())
+        if not emulated:
+            raise LabError(
+                f"at size_scale {scale.size_scale:g} nothing is left to send: use a smaller --scale RATE:SIZE"
+            )
+        return Size(self._asked_bytes[0], emulated * ELEMENT_BYTES, count)
+
+    @cached_property
+    def _asked_bytes(self) -> tuple[int, ...]:
+        """The sweep's sizes as they were asked for; a workload's one as it follows from the model."""
+        e, s = self.experiment, self.schedule
+        if self.workload:
+            return (int(s.sent_per_rank(s.natural_count or 0).max()) * ELEMENT_BYTES,)
+        return tuple(sizes(e.min_bytes, e.max_bytes, e.step_factor))
 
     def _elements(self, size_bytes: int) -> int:
         """float32 elements of nccl-tests' size: a buffer, or in a pattern what one host's flows send, all equally much."""
@@ -148,7 +184,10 @@ class Plan(Site):
 
     @cached_property
     def _buffer_ratio(self) -> Fraction:
-        """Elements of a buffer over those that nccl-tests' size counts: of a pattern, what one host's flows send."""
+        """Elements of a buffer over those that the size counts: of a pattern, what one host's flows send; of a workload, what
+        the rank that sends most sends."""
+        if self.workload:
+            return Fraction((self.schedule.natural_count or 0) * ELEMENT_BYTES, self._asked_bytes[0])
         if self.is_pattern:
             return Fraction(self.schedule.n_chunks, self.experiment.flows_per_host)
         return buffer_ratio(self.schedule)
@@ -206,31 +245,39 @@ class Plan(Site):
         held = values * ELEMENT_BYTES + size.count * (ELEMENT_BYTES + 1)
         return held + len(s) * _BYTES_PER_SEND + len(pairs) * _BYTES_PER_CONNECTION
 
-    def smallest_unquantised(self, scale: Scale) -> str:
-        """The smallest size whose every message has enough frames, to write into a reason."""
-        return format_size(MIN_FRAMES_PER_STEP * self.framing.payload_bytes * scale.size_scale / self._smallest_share)
+    def more_frames(self, scale: Scale) -> str:
+        """What gives every message enough frames, to write into a reason."""
+        if self.workload:
+            return "use a longer --time-limit, or fewer iterations, layers or microbatches"
+        least = format_size(MIN_FRAMES_PER_STEP * self.framing.payload_bytes * scale.size_scale / self._smallest_share)
+        return f"use {least} or more, or a smaller size_scale"
 
     @cached_property
     def _smallest_share(self) -> float:
-        """Of nccl-tests' size, that the smallest message carries; slices follow each other, as frames of a message do."""
-        return float(self._shares[self._shares > 0].min()) * self.slices
+        """Of nccl-tests' size, that the smallest message carries; in a workload, whose messages are of many sizes, the
+        smallest of those that matter. Slices follow each other, as frames of a message do."""
+        shares = np.sort(self._shares[self._shares > 0])
+        negligible = _NEGLIGIBLE_SHARE * shares.sum() if self.workload else 0.0
+        return float(shares[np.searchsorted(np.cumsum(shares), negligible)]) * self.slices
 
     @cached_property
     def load(self) -> Load:
         """What the collective asks of the switches while every interface that it uses runs at its rate, where it asks most:
         inside the servers frames come many times as fast as over the NICs."""
-        e = self.experiment
-        largest = e.max_bytes
+        e, largest = self.experiment, self._asked_bytes[-1]
         sent = self._shares * largest
         frame_hops = sent / self.framing.payload_bytes * (1 + 1 / self.framing.frames_per_ack) * self.switches
         levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
+        # A workload's levels are no steps of time: what overlaps is in several.
         one_s = float(levels_s.sum())
-        swept = sum(sizes(e.min_bytes, e.max_bytes, e.step_factor))
+        if self.workload:
+            one_s = max(self.workload.played_s(self.interfaces), self.cut.seconds(largest))
+        swept = sum(self._asked_bytes)
         iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
         return Load(
             frame_hops_per_s=float((hops / levels_s).max()),
             traffic_s=one_s * swept / largest * iterations,
-            step_bytes=e.min_bytes * self._smallest_share,
+            step_bytes=self._asked_bytes[0] * self._smallest_share,
             rate_mbps=self.nic_mbps,
             mss=self.framing.payload_bytes,
             fastest_mbps=float(self.interfaces.mbps[np.unique(self.egress)].max()),
@@ -239,18 +286,25 @@ class Plan(Site):
 
 def plan(experiment: Experiment) -> Plan:
     """Refuses, as topologies.Refused, whatever cannot be run as asked."""
+    own = None if experiment.schedule is None else imports.read(experiment.schedule)
+    if own:
+        experiment = imports.as_experiment(experiment, own)
     _check_experiment(experiment)
     if experiment.transport not in traffic.TRANSPORTS:
         raise LabError(unknown("transport", experiment.transport, traffic.TRANSPORTS))
     chosen = site(experiment)
+    if chosen.ranks < 2:
+        raise LabError(f"{chosen.ranks} rank has nobody to send to: a collective needs 2 or more")
+    chosen, helpers = with_helpers_of(chosen)
     fabric, hosts = chosen.fabric, chosen.hosts
-    if len(hosts) < 2:
-        raise LabError(f"{len(hosts)} rank has nobody to send to: a collective needs 2 or more")
-    whole = _schedule(experiment, fabric, hosts)
-    slices = _slices(experiment, whole)
+    job = None if experiment.workload is None else workload_of(experiment, fabric, hosts)
+    whole = job.planned.schedule if job else schedule_of(chosen, helpers, own)
+    slices = 1 if job else slices_of(experiment, whole)
     schedule = with_slices(whole, slices) if slices > 1 else whole
     verify(schedule)
-    planned = Plan(experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, hosts), slices)
+    planned = Plan(
+        experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, chosen.members), slices, job
+    )
     planned.sizes(experiment.scale or Scale())
     if planned.optical and planned.circuits:
         planned.optical.to_begin_with(planned.circuits, planned.demand)
@@ -258,38 +312,6 @@ def plan(experiment: Experiment) -> Plan:
     # More connections than a host has ports for are refused here.
     traffic.TRANSPORTS[experiment.transport].plan(endpoints(planned, fabric), schedule.connections)
     return planned
-
-
-def _schedule(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Schedule:
-    """As asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
-    at = interfaces(fabric, hosts)
-    layout = Layout(len(hosts), at.domains)
-    schedule = traffic.schedule(e.collective, e.algorithm, layout, _demand(e))
-    if schedule.n_ranks > len(hosts):
-        raise LabError(
-            f"{e.collective} by {schedule.algorithm} takes {schedule.n_ranks - len(hosts)} more than its {len(hosts)} ranks, and "
-            f"helpers have no host here: use another --algorithm"
-        )
-    if e.algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
-        schedule = next(fitting(e.collective, layout, fabric, hosts, at), schedule)
-    if optical(e, fabric) is None:
-        require_paths(e.collective, schedule, layout, fabric, hosts, at)
-    return with_channels(schedule, e.channels) if e.channels > 1 else schedule
-
-
-def _slices(e: Experiment, schedule: Schedule) -> int:
-    """As many as the largest message of the largest size needs."""
-    if e.slice_bytes is None:
-        return 1
-    whole = schedule.natural_count or schedule.n_chunks
-    largest_bytes = float(schedule.elements(whole).max() / whole * buffer_ratio(schedule)) * e.max_bytes
-    slices = max(1, math.ceil(largest_bytes / e.slice_bytes))
-    if slices > MAX_SLICES:
-        raise LabError(
-            f"--slice-bytes {format_size(e.slice_bytes)} cuts a message of {format_size(largest_bytes)} into {slices} slices, "
-            f"more than {MAX_SLICES}: use --slice-bytes {format_size(math.ceil(largest_bytes / MAX_SLICES))} or more"
-        )
-    return slices
 
 
 def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
@@ -308,6 +330,7 @@ def _check_experiment(e: Experiment) -> None:
         low, high = format_size(e.min_bytes), format_size(e.max_bytes)
         raise LabError(f"-e {high} is below -b {low}: use -e {low} or more, or a smaller -b")
     _check_pattern(e)
+    _check_workload(e)
 
 
 def _check_pattern(e: Experiment) -> None:
@@ -326,5 +349,8 @@ def _check_pattern(e: Experiment) -> None:
         raise LabError(f"--group-size and --group-shift are not for {e.collective}: use --collective group_shift")
 
 
-def _demand(e: Experiment) -> Demand:
-    return Demand(e.flows_per_host, e.group_size, e.group_shift, e.seed)
+def _check_workload(e: Experiment) -> None:
+    for key in _OF_WORKLOADS:
+        setting = SETTINGS[key]
+        if e.workload is None and getattr(e, setting.field) != getattr(Experiment, setting.field):
+            raise LabError(f"{setting.option} is not for {e.collective}: use it with --workload MODEL")

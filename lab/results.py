@@ -114,6 +114,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "roofline": record.roofline,
         "machine": record.machine,
         "ranks": list(record.hosts),
+        "helpers": record.helpers,
         "fabric": record.fabric,
         **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
     }

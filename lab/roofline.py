@@ -6,16 +6,23 @@ HB domain bytes need no NIC, so with them it is the largest over two cuts, each 
 between HB domains   the domains stand in the accelerators' place: algo_factor of m domains over a domain's NICs together
 around accelerators  algo_factor of n ranks over all that an accelerator has, its NIC and its scale-up interface
 
-Both are bounds by total bytes: a reduction over m places moves 2 (m - 1) S at least, whoever forwards for whom. In an all-to-all
-each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each; what is gathered or scattered passes the
-NICs of the root's domain.
+A pattern or a training step says who sends what to whom: its interface that is busy for longest. A step is also bound by its
+calculations and what waits for them.
+
+The cuts are bounds by total bytes: a reduction over m places moves 2 (m - 1) S at least, whoever forwards for whom. In an
+all-to-all each rank has a buffer of its own, and g ranks of a domain send (n - g) / n of each; what is gathered or scattered
+passes the NICs of the root's domain.
+
+With reducers in the network S leaves each place and enters it once, however many places there are.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from lab.interfaces import Interfaces
+from lab.interfaces import Floats, Interfaces, Ints
 from lab.predictor import roofline_s
 from topologies.units import format_rate
 from traffic.conventions import bus_factor
@@ -36,17 +43,49 @@ class Cut:
         return f"{self.factor:.4g} S / {format_rate(self.mbps)} {self.where}"
 
 
-def worst_cut(collective: str, at: Interfaces, b_acc_mbps: float) -> Cut:
-    """The cut that takes longest. b_acc_mbps: an accelerator's NIC rates together, the smallest rank's."""
+@dataclass(frozen=True)
+class Computing:
+    """A step on a network that takes no time."""
+
+    computing_s: float
+
+    def seconds(self, size_bytes: float) -> float:
+        return self.computing_s
+
+    def __str__(self) -> str:
+        return f"{self.computing_s * 1e3:.4g} ms of computing, the pipeline's waiting with it"
+
+
+def busiest_interface(at: Interfaces, src: Ints, dst: Ints, shares: Floats) -> Cut:
+    """src, dst: (sends,) ranks; shares: (sends,) of nccl-tests' size that each carries."""
+    busy_s = at.busy_s(src, dst, shares)
+    busiest = int(busy_s.argmax())
+    mbps = float(at.mbps[busiest])
+    ports = (*at.scale_out, *at.scale_up)
+    return Cut(float(busy_s[busiest] * mbps / 8e-6), mbps, f"at {getattr(ports[busiest], 'intf', '')}")
+
+
+def worst_cut(collective: str, at: Interfaces, b_acc_mbps: float, *, in_network: bool = False) -> Cut:
+    """The cut that takes longest. at: of the collective's members; b_acc_mbps: an accelerator's NIC rates together, the
+    smallest rank's; in_network: whether reducers in the network add up."""
+    if not in_network:
+        return _worst_cut(collective, at, b_acc_mbps, partial(bus_factor, collective))
+    cut, counted = _worst_cut(collective, at, b_acc_mbps, lambda _: 1.0), bus_factor(collective, len(at.domain))
+    why = f"reducers add up, so S leaves and enters once, and busbw may be {counted:.4g} times the link rate"
+    return replace(cut, where=f"{cut.where}: {why}")
+
+
+def _worst_cut(collective: str, at: Interfaces, b_acc_mbps: float, factor: Callable[[int], float]) -> Cut:
+    """factor: of so many places."""
     n = len(at.domain)
     if not any(len(domain) > 1 for domain in at.domains):
-        return Cut(bus_factor(collective, n), b_acc_mbps, "at each accelerator's NIC")
+        return Cut(factor(n), b_acc_mbps, "at each accelerator's NIC")
     sizes = [len(domain) for domain in at.domains]
     nics, scale_up = at.mbps[:n], np.nan_to_num(at.mbps[n:])
     m = len(sizes)
     # Of a single domain no NIC is used.
     around = Cut(
-        bus_factor(collective, n),
+        factor(n),
         float((scale_up + (nics if m > 1 else 0)).mean()),
         f"at each accelerator's {'NIC and ' if m > 1 else ''}scale-up interface",
     )
@@ -58,5 +97,5 @@ def worst_cut(collective: str, at: Interfaces, b_acc_mbps: float) -> Cut:
     elif collective in ("all_to_all", "all_to_all_v"):
         between = Cut((n - min(sizes)) / n, b_acc_mbps, "at each accelerator's NIC")
     else:
-        between = Cut(bus_factor(collective, m), float(nics.sum()) / m, f"between {m} HB domains, at a domain's NICs")
+        between = Cut(factor(m), float(nics.sum()) / m, f"between {m} HB domains, at a domain's NICs")
     return max(between, around, key=lambda cut: cut.factor / cut.mbps)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,12 @@ from lab.rows import CircuitTotal, InPlace, IterationRecord, RowResult, RunRecor
 from lab.scale import Scale
 from lab.switching import switching
 from lab.verdict import Verdict, collision_notes, judge
+from lab.workload import mean_report, step_columns
 from topologies.units import format_size
 from traffic import values
 from traffic.replay import IterationResult, Replay
 from traffic.transport import Transport
+from traffic.workloads.report import StepReport
 
 Buffers = Sequence[NDArray[np.float32]]
 
@@ -61,7 +62,9 @@ class RowMeasurement:
         self._transport, self._monitor, self._record, self._progress = transport, monitor, record, progress
         self._plan = expected.plan
         self._e = expected.plan.experiment
+        # The iterations, and of those when a send was outstanding: ranks that compute send nothing.
         self._busy: list[tuple[float, float]] = []
+        self._outstanding: list[tuple[float, float]] = []
         self._switching = switching(expected.plan, scale)
         self._circuits: CircuitPlan | None = None
         self._halves = {False: _Half()} | ({True: _Half()} if self._e.in_place else {})
@@ -92,7 +95,7 @@ class RowMeasurement:
     # -- iterations -----------------------------------------------------------------------------------------------------
 
     def _say(self, size: Size, text: str) -> None:
-        self._progress.step(f"{self._e.collective} of {format_size(size.size_bytes)}: {text}")
+        self._progress.step(f"{self._plan.collective} of {format_size(size.size_bytes)}: {text}")
 
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
@@ -111,14 +114,19 @@ class RowMeasurement:
         began = ended - result.duration_ns / 1e9
         wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
         self._busy.append((began, ended))
+        moves = ~self._plan.schedule.is_local
+        started_s, finished_s = result.started[moves] / 1e9, result.finished[moves] / 1e9
+        self._outstanding += [(began + a, began + b) for a, b in kpis.covered(started_s, finished_s)]
         self._halves[in_place].results.append(result)
         self._halves[in_place].wrong += wrong
+        sends = ~self._plan.schedule.is_local
+        n_bytes, finished_s = self._hardware(size, result.finished)
         shares = kpis.sender_shares(
-            self._plan.egress, *self._hardware(size, result.finished), self._plan.interfaces.mbps
+            self._plan.egress[sends], n_bytes[sends], finished_s[sends], self._plan.interfaces.mbps
         )
         self._record.iterations.append(
             IterationRecord(
-                collective=self._e.collective,
+                collective=self._plan.collective,
                 algorithm=self._plan.algorithm,
                 size_bytes=size.size_bytes,
                 in_place=in_place,
@@ -187,7 +195,7 @@ class RowMeasurement:
             wrong=sum(half.wrong for half in self._halves.values()),
             switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
-            stall_s=window.longest_stall_s(self._busy),
+            stall_s=window.longest_stall_s(self._outstanding),
             segments=float(np.ceil(self._plan.message_bytes(size.count) / self._plan.framing.payload_bytes).sum())
             * done,
             frames_per_step=self._plan.frames_per_step(size),
@@ -197,7 +205,7 @@ class RowMeasurement:
             planned_bytes=planned,
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
-            smallest_unquantised=self._plan.smallest_unquantised(self._scale),
+            more_frames=self._plan.more_frames(self._scale),
             circuits=circuits,
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
@@ -219,11 +227,12 @@ class RowMeasurement:
         )
         algbw = self._algbw(size, time_s)
         in_place = self._halves.get(True)
+        jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=plan.routing,
-            collective=e.collective,
+            collective=plan.collective,
             algorithm=plan.algorithm,
             transport=self._transport.name,
             ranks=plan.ranks,
@@ -257,10 +266,26 @@ class RowMeasurement:
             reason=verdict.reason,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window),
+            jobs=jobs,
+            **step_columns(jobs, plan.workload),
         )
 
+    def _jobs(self) -> tuple[StepReport, ...]:
+        """A workload's figures by job, in the hardware's time: means over the iterations."""
+        if not self._plan.workload:
+            return ()
+        dilation = self._scale.time_dilation
+        by_iteration = [
+            self._plan.workload.reports(*(np.rint(t / dilation).astype(np.int64) for t in (r.started, r.finished)))
+            for r in self._halves[False].results
+        ]
+        return tuple(mean_report(of_job) for of_job in zip(*by_iteration, strict=True))
+
     def _algbw(self, size: Size, time_s: float) -> float:
-        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided."""
+        """Of the bytes really sent, which rounding to whole elements makes a little fewer than the size divided. A workload
+        computes as well: it has none."""
+        if self._plan.workload:
+            return math.nan
         return kpis.algbw_gbytes_s(size.emulated_bytes * self._scale.size_scale, time_s)
 
     def _in_place(self, size: Size, half: _Half) -> InPlace:
@@ -281,14 +306,15 @@ class RowMeasurement:
         plan, optical, made = self._plan.circuits, self._plan.optical, self._switching
         if not plan or not optical or len(window.at_s) < 2:
             return None
-        about: dict[str, Any] = {"size_bytes": size.size_bytes, "origin_s": self._monitor.origin_s}
+        size_bytes, origin_s = size.size_bytes, self._monitor.origin_s
+        seen = link_samples(self._lab.fabric, window, origin_s)
         if made:
-            records = timeline.from_history(made.history(), optical, window, **about)
+            records = timeline.from_history(made.history(), optical, seen, size_bytes=size_bytes, origin_s=origin_s)
         else:
-            records = timeline.all_along(plan.slices[0].circuits, optical, window, **about)
+            records = timeline.all_along(plan.slices[0].circuits, optical, seen, size_bytes=size_bytes)
         late_us, error = (made.late_us, made.error) if made else (0.0, None)
         found = timeline.total(
-            records, optical, self._circuits, window, size_bytes=size.size_bytes, late_us=late_us, error=error
+            records, optical, self._circuits, seen, size_bytes=size_bytes, late_us=late_us, error=error
         )
         self._record.circuits += records
         self._record.circuit_totals.append(found)

@@ -3,6 +3,7 @@
 The field names are the column names, everywhere: in results.csv, in the report, in `--json`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -12,12 +13,15 @@ from numpy.typing import NDArray
 
 from lab.kpis import Goodput
 from topologies.fabric import LinkKind
+from traffic.workloads.report import StepReport
 
 # What a record's machine has as its datapath, in words.
 DATAPATHS = {
     "system": "kernel datapath",
     "netdev": "userspace datapath (this kernel has no openvswitch module)",
 }
+# What a run shows on standard output.
+Output = Literal["table", "json", "nothing"]
 Level = Literal["ok", "degraded", "invalid"]
 
 
@@ -36,7 +40,7 @@ class RowResult:
     """One line of the result table. Times, sizes and bandwidths in hardware units (GB = 1e9), but where it says emulated.
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
-    goodput: of a traffic pattern.
+    goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
     """
 
     fabric: str
@@ -73,12 +77,24 @@ class RowResult:
     retransmits: int
     verdict: Level
     reason: str
+    calc_s: float = math.nan
+    communication_s: float = math.nan
+    exposed_s: float = math.nan
+    bubble: float = math.nan
+    parallel_efficiency: float = math.nan
+    mfu: float = math.nan
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
+    jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})
 
     def columns(self) -> dict[str, Any]:
         """Column name -> value, in the table's order."""
         return {name: getattr(self, name) for name in ROW_COLUMNS}
+
+
+def json_value(value: object) -> object:
+    """JSON has no NaN: a value that does not exist is null."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 ROW_COLUMNS = tuple(f.name for f in fields(RowResult) if f.metadata.get("column", True))
@@ -197,7 +213,8 @@ class RunRecord:
     """Everything that goes into a results folder; rows are added as they come, so that an interrupted run keeps them.
 
     experiment, fabric (what `describe` gives, with 'graph'), scale, machine: plain data for the manifest.
-    hosts: rank -> host name; roofline: what it is made of, in words; notes: sentences for the reader, e.g. on collisions.
+    hosts: rank -> host name; helpers: the algorithm's, and roofline: what it is made of, in words; notes: sentences for the
+    reader, e.g. on collisions.
     """
 
     experiment: Mapping[str, Any]
@@ -205,6 +222,7 @@ class RunRecord:
     scale: Mapping[str, Any]
     machine: Mapping[str, Any]
     hosts: tuple[str, ...]
+    helpers: str = ""
     command: tuple[str, ...] = ()
     roofline: str = ""
     started: str = ""

@@ -1,7 +1,6 @@
 """One run, inside its sandbox. `run` reads as a table of contents; `lab.row` measures one row of it."""
 
 import json
-import math
 import os
 import platform
 import sys
@@ -18,11 +17,12 @@ from lab.announcing import to_announce
 from lab.bringup import Lab, lab_up
 from lab.errors import LabError
 from lab.forecast import Forecast
+from lab.helpers import told
 from lab.monitor import Monitor
 from lab.plan import Plan, endpoints
 from lab.progress import Progress
 from lab.row import RowMeasurement
-from lab.rows import DATAPATHS, RunRecord
+from lab.rows import DATAPATHS, Output, RunRecord, json_value
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from lab.site import Site
@@ -37,27 +37,27 @@ INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 CONGESTION_CONTROL = "cubic"
 
 
-def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool, progress: Progress) -> int:
+def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
     """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
     plan = expected.plan
-    record = new_record(plan, scale, plan.experiment.to_dict() | {"algorithm": plan.algorithm} | plan.resolved)
+    record = new_record(plan, scale, _as_resolved(plan, scale))
     record.roofline = str(plan.cut)
-    if expected.unknown:
-        record.notes = [f"no prediction: {expected.unknown}"]
+    if expected.untimed:
+        record.notes = [f"no prediction: {expected.untimed}"]
     if folder is None:
-        name, collective = plan.fabric.name, plan.experiment.collective
+        name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
     status = FAILED
     failures: list[Exception] = []
     try:
         with _lab(plan, scale, progress) as lab, _transport(plan, lab) as transport, watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
-            if not as_json:
+            if output == "table":
                 terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
             for size in plan.sizes(scale):
                 row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
                 progress.done()
-                if not as_json:
+                if output == "table":
                     terminal.show(*nccl.row_lines(row))
                 results.write(folder, record)
             record.complete = True
@@ -77,7 +77,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, as_json: bool,
         folder = None
         failures.append(error)
     complain(*failures)
-    _conclude(record, folder, as_json, status)
+    _conclude(record, folder, output, status)
     return status
 
 
@@ -164,6 +164,15 @@ def watched(lab: Lab) -> Iterator[Monitor]:
         yield monitor
 
 
+def _as_resolved(plan: Plan, scale: Scale) -> dict[str, Any]:
+    """The experiment, for the manifest and the table, with what followed from it."""
+    said: dict[str, Any] = {"collective": plan.collective, "algorithm": plan.algorithm}
+    if plan.workload:
+        (size,) = plan.sizes(scale)
+        said |= {"min_bytes": size.size_bytes, "max_bytes": size.size_bytes}
+    return plan.experiment.to_dict() | said | plan.resolved
+
+
 def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
         experiment=experiment,
@@ -176,15 +185,11 @@ def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRe
             "python": platform.python_version(),
             "open_vswitch": machine.open_vswitch_version(),
         },
-        hosts=site.hosts,
+        hosts=site.members,
+        helpers=told(site.fabric, site.helpers),
         command=tuple(sys.argv),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
     )
-
-
-def _json_value(value: object) -> object:
-    """JSON has no NaN: a value that does not exist is null."""
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def complain(*failures: Exception) -> None:
@@ -193,12 +198,12 @@ def complain(*failures: Exception) -> None:
         terminal.warn(f"run_topo.py: failed and cleaned up: {text}")
 
 
-def _conclude(record: RunRecord, folder: Path | None, as_json: bool, status: int) -> None:
+def _conclude(record: RunRecord, folder: Path | None, output: Output, status: int) -> None:
     """folder: where the results are; None where they could not be written."""
-    if as_json:
-        rows = [{name: _json_value(value) for name, value in row.columns().items()} for row in record.rows]
+    if output == "json":
+        rows = [{name: json_value(value) for name, value in row.columns().items()} for row in record.rows]
         terminal.show(json.dumps(rows))
-    elif record.rows:
+    elif output == "table" and record.rows:
         terminal.show(*nccl.footer(record.rows, record.experiment["collective"]))
     if status in (INTERRUPTED, TERMINATED):
         terminal.warn(f"interrupted: {len(record.rows)} rows kept")

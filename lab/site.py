@@ -1,7 +1,7 @@
 """Where an experiment's ranks are: its fabric and their hosts, whatever they will send. Pure."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from controller.circuits.slices import DemandMatrix
 from lab.circuits import Optical, SetUp, bridges_crossed, device_text, optical
 from lab.errors import LabError
 from lab.experiment import Experiment
+from lab.helpers import Helpers, helpers_of, role_needed
 from lab.interfaces import Interfaces, interfaces
 from lab.scale import Load, Scale
 from topologies import Fabric, Topology, topology, user_code
@@ -33,16 +34,25 @@ MAX_RANKS = 1024
 
 @dataclass(frozen=True)
 class Site:
-    """Where an experiment's ranks are. fabric: in hardware units; hosts: rank -> host name."""
+    """Where an experiment's ranks are. fabric: in hardware units; hosts: rank -> host name, an algorithm's helpers last."""
 
     experiment: Experiment
     topology: Topology
     fabric: Fabric
     hosts: tuple[str, ...]
 
+    @cached_property
+    def members(self) -> tuple[str, ...]:
+        return tuple(host for host in self.hosts if not self.fabric.node(host).is_helper)
+
     @property
     def ranks(self) -> int:
-        return len(self.hosts)
+        """Helpers do not count."""
+        return len(self.members)
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        return self.hosts[self.ranks :]
 
     @property
     def framing(self) -> Framing:
@@ -156,11 +166,22 @@ def site(experiment: Experiment) -> Site:
     fabric = _fabric(experiment, made)
     _check_jitter(experiment, fabric)
     _ask_policy(experiment, fabric)
-    ranks = len(fabric.hosts) if experiment.ranks is None else experiment.ranks
+    ranks = len(fabric.accelerators) if experiment.ranks is None else experiment.ranks
     if ranks > MAX_RANKS:
         raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     return Site(experiment, made, fabric, hosts)
+
+
+def with_helpers_of(chosen: Site) -> tuple[Site, Helpers | None]:
+    """The site with hosts for the algorithm's helpers, if it needs any, and what those are."""
+    e = chosen.experiment
+    helpers = helpers_of(e, chosen.fabric, chosen.members)
+    if helpers is None:
+        return chosen, None
+    fabric = helpers.attached(chosen.fabric, e.delay_us or 0.0)
+    attached = (node.name for node in fabric.helpers[-len(helpers.at) :])
+    return replace(chosen, fabric=fabric, hosts=(*chosen.members, *attached)), helpers
 
 
 def require_shapeable(chosen: Site) -> None:
@@ -170,7 +191,9 @@ def require_shapeable(chosen: Site) -> None:
 
 
 def fabric_of(experiment: Experiment) -> Fabric:
-    """The experiment's fabric, in hardware units."""
+    """The experiment's fabric, in hardware units, with the algorithm's helpers."""
+    if role_needed(experiment):
+        return with_helpers_of(site(experiment))[0].fabric
     return _fabric(experiment, _topology(experiment))
 
 

@@ -9,28 +9,28 @@ import numpy as np
 from controller.circuits.plan import Plan
 from controller.circuits.routing import Circuits
 from lab.circuits import Optical
-from lab.monitor import Window
-from lab.rows import CircuitRecord, CircuitTotal
+from lab.rows import CircuitRecord, CircuitTotal, LinkSamples
 
 
 def from_history(
-    history: Sequence[Mapping[str, Any]], optical: Optical, window: Window, *, size_bytes: int, origin_s: float
+    history: Sequence[Mapping[str, Any]], optical: Optical, seen: LinkSamples, *, size_bytes: int, origin_s: float
 ) -> list[CircuitRecord]:
-    """Those that were up within the window, by when they came up. history: as GET /circuits/history has it."""
-    start_s, end_s = float(window.at_s[0]), float(window.at_s[-1])
+    """Those that were up while the counters were read, by when they came up. history: as GET /circuits/history has it; origin_s:
+    the run's start on its clock."""
+    start_s, end_s = float(seen.at_s[0]), float(seen.at_s[-1])
     found = []
     for light in history:
-        up_s, down_s = light["up_s"], end_s if light["down_s"] is None else light["down_s"]
+        up_s = light["up_s"] - origin_s
+        down_s = end_s if light["down_s"] is None else light["down_s"] - origin_s
         if up_s < end_s and down_s > start_s:
             times = (max(up_s, start_s), min(down_s, end_s))
             found.append(
                 _record(
                     optical,
-                    window,
+                    seen,
                     (light["ocs"], light["source"], light["target"]),
                     times,
                     size_bytes=size_bytes,
-                    origin_s=origin_s,
                     dark_us=(light["requested_us"], light["achieved_us"]),
                     met=light["met"],
                 )
@@ -38,19 +38,16 @@ def from_history(
     return sorted(found, key=lambda one: (one.up_s, one.ocs, one.source))
 
 
-def all_along(
-    circuits: Circuits, optical: Optical, window: Window, *, size_bytes: int, origin_s: float
-) -> list[CircuitRecord]:
-    """Of circuits that stay: up for as long as the window."""
-    times = (float(window.at_s[0]), float(window.at_s[-1]))
+def all_along(circuits: Circuits, optical: Optical, seen: LinkSamples, *, size_bytes: int) -> list[CircuitRecord]:
+    """Of circuits that stay: up for as long as counters were read."""
+    times = (float(seen.at_s[0]), float(seen.at_s[-1]))
     return [
         _record(
             optical,
-            window,
+            seen,
             (ocs, source, target),
             times,
             size_bytes=size_bytes,
-            origin_s=origin_s,
             dark_us=(math.nan, math.nan),
             met=True,
         )
@@ -61,12 +58,11 @@ def all_along(
 
 def _record(
     optical: Optical,
-    window: Window,
+    seen: LinkSamples,
     cross_connect: tuple[str, int, int],
     times: tuple[float, float],
     *,
     size_bytes: int,
-    origin_s: float,
     dark_us: tuple[float, float],
     met: bool,
 ) -> CircuitRecord:
@@ -76,20 +72,20 @@ def _record(
         ocs=ocs,
         source=optical.cable_at(ocs, source),
         target=optical.cable_at(ocs, target),
-        up_s=times[0] - origin_s,
-        down_s=times[1] - origin_s,
+        up_s=times[0],
+        down_s=times[1],
         requested_dark_us=dark_us[0],
         achieved_dark_us=dark_us[1],
         met=met,
-        bytes_sent=_sent(window, optical.egress(ocs, target), times),
+        bytes_sent=_sent(seen, optical.egress(ocs, target), times),
     )
 
 
-def _sent(window: Window, intf: str, times: tuple[float, float]) -> int:
-    if intf not in window.intfs:
+def _sent(seen: LinkSamples, intf: str, times: tuple[float, float]) -> int:
+    if intf not in seen.intfs:
         return 0
-    counted = window.bytes_sent[:, window.intfs.index(intf)]
-    before, after = np.interp(times, window.at_s, counted)
+    counted = seen.bytes_sent[:, seen.intfs.index(intf)]
+    before, after = np.interp(times, seen.at_s, counted)
     return round(float(after - before))
 
 
@@ -97,7 +93,7 @@ def total(
     records: Sequence[CircuitRecord],
     optical: Optical,
     plan: Plan | None,
-    window: Window,
+    seen: LinkSamples,
     *,
     size_bytes: int,
     late_us: float,
@@ -105,7 +101,7 @@ def total(
 ) -> CircuitTotal:
     """plan: emulated; None where nothing changes."""
     changed = [one for one in records if not math.isnan(one.achieved_dark_us)]
-    counted = window.bytes_by_intf()
+    counted = dict(zip(seen.intfs, (seen.bytes_sent[-1] - seen.bytes_sent[0]).tolist(), strict=True))
     into, out = (sum(counted.get(intf, 0) for intf in intfs) for intfs in optical.circuit_intfs)
     return CircuitTotal(
         size_bytes=size_bytes,

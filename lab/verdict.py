@@ -103,7 +103,7 @@ class Evidence:
     planned_bytes: Mapping[str, float] = field(default_factory=dict)
     counted_bytes: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-    smallest_unquantised: str = ""
+    more_frames: str = ""
     circuits: CircuitTotal | None = None
 
     @property
@@ -220,7 +220,7 @@ def _uncontrolled(e: Evidence) -> Iterator[str]:
 
 def _quantised(e: Evidence) -> Iterator[str]:
     if e.frames_per_step is not None and round(e.frames_per_step) < MIN_FRAMES_PER_STEP:
-        remedy = f": use {e.smallest_unquantised} or more, or a smaller size_scale" if e.smallest_unquantised else ""
+        remedy = f": {e.more_frames}" if e.more_frames else ""
         yield f"quantised: {e.frames_per_step:.3g} full frames in a step's message, {MIN_FRAMES_PER_STEP} are needed{remedy}"
 
 

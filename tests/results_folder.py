@@ -7,5 +7,6 @@ COLUMNS = [
     "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
     "time_dilation", "seed", "size_bytes", "emulated_bytes", "iterations", "time_s", "emulated_s", "time_p50_s", "time_p95_s",
     "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
-    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason",
+    "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason", "calc_s", "communication_s", "exposed_s",
+    "bubble", "parallel_efficiency", "mfu",
 ]  # fmt: skip

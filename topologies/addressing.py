@@ -3,9 +3,9 @@
 Hierarchical, because switches match on prefixes: the hosts of one leaf share one prefix.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
 
 from topologies.errors import TopologyError
@@ -93,6 +93,18 @@ def shifted(address: str, n: int) -> str:
 def host_ip(prefix: IPv4Network, i: int) -> str:
     """The i-th host (from 0) of a leaf; the prefix's own first address stays free."""
     return str(prefix[i + 1])
+
+
+def spare_addresses(prefixes: Iterable[str]) -> Iterator[str]:
+    """Of the hosts' range, those in none of the prefixes, from the end: prefixes are given from the beginning."""
+    spans = [(int(p.network_address), int(p.broadcast_address)) for p in map(IPv4Network, prefixes)]
+    first = int(FABRIC_NETWORK.network_address)
+    address = first + _CAPACITY - 1
+    while address > first:
+        start = next((start for start, end in spans if start <= address <= end), None)
+        if start is None:
+            yield str(IPv4Address(address))
+        address = (address if start is None else start) - 1
 
 
 def host_mac(host_index: int, interface: int = 0) -> str:

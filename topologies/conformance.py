@@ -64,11 +64,11 @@ def _against_closed_form(topology: Topology, fabric: Fabric) -> Iterator[str]:
     want = topology.closed_form()
     distances = Distances(fabric)
     have = {
-        "hosts": len(fabric.hosts),
+        "hosts": len(fabric.accelerators),
         "switches": len(network_switches(fabric)),
         "links": len(scale_out_links(fabric)),
         "scale_up_switches": len(scale_up_switches(fabric)),
-        "scale_up_links": len(fabric.links) - len(scale_out_links(fabric)),
+        "scale_up_links": sum(link.kind == "scale-up" for link in fabric.links),
         "diameter": distances.diameter,
         "path_diversity": distances.path_diversity,
     }
@@ -80,13 +80,13 @@ def _against_closed_form(topology: Topology, fabric: Fabric) -> Iterator[str]:
 
 
 def _bisection(want: ClosedForm, fabric: Fabric) -> Iterator[str]:
-    half = len(fabric.hosts) // 2
+    half = len(fabric.accelerators) // 2
     if want.bisection_links is not None and not 0 <= want.bisection_links <= half:
         yield f"bisection_links: closed_form() says {want.bisection_links}, {half} hosts load {half} links at most"
 
 
 def _plugged_in(fabric: Fabric) -> Iterator[str]:
-    if not fabric.hosts:
+    if not fabric.accelerators:
         yield "it has no hosts"
     for host in fabric.hosts:
         kinds = {link.kind for link in fabric.links_at(host.name)}
@@ -161,7 +161,8 @@ def _span(prefix: str) -> tuple[int, int]:
 
 def _described(fabric: Fabric) -> Iterator[str]:
     description = describe(fabric)
-    if description["hosts"] != len(fabric.hosts) or sum(description["links"].values()) != len(fabric.links):
+    n_hosts = description["hosts"] + sum(description["helpers"].values())
+    if n_hosts != len(fabric.hosts) or sum(description["links"].values()) != len(fabric.links):
         yield "describe() miscounts it"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topologies import TOPOLOGIES
 from topologies.bill import bill
-from topologies.fabric import Fabric
+from topologies.fabric import HOST, Fabric
 from topologies.prices import DEFAULT_PRICES, Prices
 from topologies.shaping import OCS_ROLE
 from topologies.tiers import (
@@ -37,7 +37,8 @@ def describe(
     bisection_gbps comes from the topology's closed form, oversubscription and the rest from the graph; diameter and
     mean_path count links between switches. All of them are of the packet network: circuits are paths only once they are
     set. Switches, their ports, transceivers, cost and power are the network's; what is inside the servers is counted
-    apart: scale-up switches, HB domains and the accelerators of the largest. A figure that does not exist is None.
+    apart: scale-up switches, HB domains and the accelerators of the largest. So are helpers, by role: no other figure but
+    `links` knows them. A figure that does not exist is None.
     """
     network = scale_out_links(fabric)
     inside = scale_up_switches(fabric)
@@ -48,7 +49,8 @@ def describe(
     return {
         "fabric": fabric.name,
         "parameters": dict(fabric.parameters),
-        "hosts": len(fabric.hosts),
+        "hosts": len(fabric.accelerators),
+        "helpers": dict(Counter(helper.role for helper in fabric.helpers)),
         "switches": len(fabric.switches) - len(inside),
         "links": dict(Counter(link.kind for link in fabric.links)),
         "ports": dict(Counter(fabric.node(p.node).role for link in network for p in link.ports)),
@@ -73,7 +75,7 @@ def describe(
 
 def host_rate_mbps(fabric: Fabric) -> float:
     """An accelerator's scale-out NIC."""
-    return median(fabric.link_of(fabric.scale_out_port(h.name).intf).rate_mbps for h in fabric.hosts)
+    return median(fabric.link_of(fabric.scale_out_port(h.name).intf).rate_mbps for h in fabric.accelerators)
 
 
 def _closed_form(fabric: Fabric, topology: Topology | None) -> ClosedForm | None:
@@ -86,7 +88,7 @@ def _closed_form(fabric: Fabric, topology: Topology | None) -> ClosedForm | None
 
 def _bisection_gbps(fabric: Fabric, closed: ClosedForm | None) -> float | None:
     links = closed.bisection_links if closed is not None else None
-    return links * host_rate_mbps(fabric) / 1e3 if links is not None and fabric.hosts else None
+    return links * host_rate_mbps(fabric) / 1e3 if links is not None and fabric.accelerators else None
 
 
 def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | None:
@@ -106,7 +108,7 @@ def _oversubscription(fabric: Fabric, bisection_gbps: float | None) -> float | N
         return narrowest
     if not bisection_gbps:
         return None
-    return len(fabric.hosts) // 2 * host_rate_mbps(fabric) / 1e3 / bisection_gbps
+    return len(fabric.accelerators) // 2 * host_rate_mbps(fabric) / 1e3 / bisection_gbps
 
 
 def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float, float]:
@@ -122,10 +124,12 @@ def _capacity(fabric: Fabric, tier: dict[str, int], switch: str) -> tuple[float,
 
 
 class Distances:
-    """Shortest paths between the switches that hosts are plugged into, one link farther from all of them in each step."""
+    """Shortest paths between the switches that hosts are plugged into, one link farther from all of them in each step. The
+    figures are of accelerators; helpers are plugged in for `links_between` only."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._hosts: Floats = np.zeros(0)
+        self._between: Floats = np.zeros((0, 0))
         self._distance: Floats = np.zeros((0, 0))
         self._paths: Floats = np.zeros((0, 0))
         self._edge_of: dict[str, int] = {}
@@ -135,7 +139,7 @@ class Distances:
     def links_between(self, hosts: Sequence[str], a: NDArray[np.int32], b: NDArray[np.int32]) -> Floats:
         """Links between the switches of hosts[a[i]] and hosts[b[i]], for every i; inf where there is no way."""
         edge = np.array([self._edge_of[h] for h in hosts])
-        found: Floats = self._distance[edge[a], edge[b]]
+        found: Floats = self._between[edge[a], edge[b]]
         return found
 
     def _measure(self, fabric: Fabric) -> None:
@@ -146,14 +150,15 @@ class Distances:
                 cables[place[link.a.node], place[link.b.node]] += 1
                 cables[place[link.b.node], place[link.a.node]] += 1
         switch_of = {h.name: place[fabric.switch_of(h.name)] for h in fabric.hosts}
-        count = Counter(switch_of.values())
-        edge = np.array(sorted(count))
+        edge = np.array(sorted(set(switch_of.values())))
         self._edge_of = {
             name: int(i) for name, i in zip(switch_of, np.searchsorted(edge, list(switch_of.values())), strict=True)
         }
-        self._hosts = np.array([count[i] for i in edge], dtype=float)
         distance, paths = _all_shortest(cables, edge)
-        self._distance, self._paths = distance[:, edge], paths[:, edge]
+        self._between, count = distance[:, edge], Counter(switch_of[h.name] for h in fabric.accelerators)
+        used = np.array([i in count for i in edge.tolist()])
+        self._hosts = np.array([count[i] for i in edge[used].tolist()], dtype=float)
+        self._distance, self._paths = self._between[used][:, used], paths[:, edge][used][:, used]
 
     @property
     def connected(self) -> bool:
@@ -217,9 +222,10 @@ def describe_text(description: Mapping[str, Any]) -> str:
     roles = ", ".join(f"{n} {role}" for role, n in Counter(s.role for s in network_switches(fabric)).items())
     lines = [
         ("hosts", str(d["hosts"])),
+        *_helper_lines(d),
         ("switches", f"{d['switches']} ({roles})"),
         ("links", ", ".join(f"{n} {kind}" for kind, n in d["links"].items())),
-        ("switch ports", ", ".join(f"{n} {role}" for role, n in d["ports"].items() if role != "host")),
+        ("switch ports", ", ".join(f"{n} {role}" for role, n in d["ports"].items() if role != HOST)),
         *_hb_lines(d, fabric),
         *_circuit_lines(fabric),
         ("diameter", _unless_none(d["diameter"], f"{{}} links between switches, mean {_or_none(d['mean_path'])}")),
@@ -234,6 +240,11 @@ def describe_text(description: Mapping[str, Any]) -> str:
     ]
     figures = "\n".join(f"  {name:<15} {value}" for name, value in lines)
     return f"{d['fabric']}: {parameters}\n\n{figures}\n\n{tier_text(fabric)}\n"
+
+
+def _helper_lines(d: Mapping[str, Any]) -> list[tuple[str, str]]:
+    counts = ", ".join(f"{n} {role}{'s' * (n > 1)}" for role, n in d["helpers"].items())
+    return [("helpers", f"{counts}, beside the network: among the links, in no other figure")] if counts else []
 
 
 def _hb_lines(d: Mapping[str, Any], fabric: Fabric) -> list[tuple[str, str]]:

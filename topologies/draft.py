@@ -85,7 +85,7 @@ def complete(name: str, parameters: Mapping[str, Any], nodes: Sequence[Node], li
     _check_ends(nodes, links)
     _check_prefixes(nodes)
     nodes = _with_roles(nodes, links)
-    hosts = {node.name: index for index, node in enumerate(n for n in nodes if n.role == HOST)}
+    hosts = {node.name: index for index, node in enumerate(n for n in nodes if n.is_host)}
     _check_hosts(hosts, links)
     nodes = _with_prefixes(_with_dpids(nodes), hosts, links)
     address = {node.name: _addresses(node) for node in nodes}
@@ -202,7 +202,7 @@ def _with_roles(nodes: Sequence[Node], links: Sequence[DraftLink]) -> list[Node]
 
 def _with_dpids(nodes: Sequence[Node]) -> list[Node]:
     free = _free_numbers({node.dpid for node in nodes}, first=1)
-    return [node if node.role == HOST or node.dpid is not None else replace(node, dpid=next(free)) for node in nodes]
+    return [node if node.is_host or node.dpid is not None else replace(node, dpid=next(free)) for node in nodes]
 
 
 def _port_numbers(hosts: Mapping[str, int], links: Sequence[DraftLink]) -> Mapping[str, Iterator[int]]:

@@ -18,13 +18,15 @@ from topologies.errors import TopologyError
 
 LinkKind = Literal["scale-out", "scale-up", "local", "global", "circuit"]
 HOST = "host"
+# Hosts beside the accelerators, which some collective algorithms need: topologies/helpers.py attaches them.
+HELPER_ROLES = ("reducer", "server")
 # The kernel's limit is IFNAMSIZ = 16 with the closing zero.
 MAX_INTF_NAME = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A host (accelerator) or a switch.
+    """A host (an accelerator, or a helper beside them) or a switch.
 
     `dpid` is the OpenFlow datapath id of a switch, given explicitly; `prefix` the IPv4 prefix of the hosts attached to
     it, e.g. '198.18.0.16/28'; `group` what the fabric calls its next level of hierarchy (a pod, a dragonfly group).
@@ -38,7 +40,11 @@ class Node:
 
     @property
     def is_host(self) -> bool:
-        return self.role == HOST
+        return self.role == HOST or self.is_helper
+
+    @property
+    def is_helper(self) -> bool:
+        return self.role in HELPER_ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,15 @@ class Fabric:
     @cached_property
     def hosts(self) -> tuple[Node, ...]:
         return tuple(n for n in self.nodes if n.is_host)
+
+    @cached_property
+    def accelerators(self) -> tuple[Node, ...]:
+        """The hosts that ranks are placed on."""
+        return tuple(n for n in self.hosts if not n.is_helper)
+
+    @cached_property
+    def helpers(self) -> tuple[Node, ...]:
+        return tuple(n for n in self.hosts if n.is_helper)
 
     @cached_property
     def switches(self) -> tuple[Node, ...]:

@@ -50,12 +50,12 @@ class Imported:
         fabric = self.build()
         network, inside = scale_out_links(fabric), scale_up_switches(fabric)
         return ClosedForm(
-            hosts=len(fabric.hosts),
+            hosts=len(fabric.accelerators),
             switches=len(network_switches(fabric)),
             links=len(network),
             diameter=None,
             bisection_links=None,
             path_diversity=None,
             scale_up_switches=len(inside),
-            scale_up_links=len(fabric.links) - len(network),
+            scale_up_links=sum(link.kind == "scale-up" for link in fabric.links),
         )

@@ -142,4 +142,4 @@ def _apart(site: Fabric, sites: int) -> int:
 
 
 def _host_rate_mbps(site: Fabric) -> float:
-    return site.link_of(site.scale_out_port(site.hosts[0].name).intf).rate_mbps
+    return site.link_of(site.scale_out_port(site.accelerators[0].name).intf).rate_mbps

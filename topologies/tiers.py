@@ -4,8 +4,10 @@ from topologies.fabric import Fabric, Link, Node, Port
 
 
 def scale_out_links(fabric: Fabric) -> tuple[Link, ...]:
-    """The links of the network itself: an HB domain's scale-up links are inside the servers."""
-    return tuple(link for link in fabric.links if link.kind != "scale-up")
+    """The links of the network itself: an HB domain's scale-up links are inside the servers, and helpers belong to an
+    algorithm."""
+    beside = {helper.name for helper in fabric.helpers}
+    return tuple(x for x in fabric.links if x.kind != "scale-up" and beside.isdisjoint((x.a.node, x.b.node)))
 
 
 def network_switches(fabric: Fabric) -> tuple[Node, ...]:
@@ -74,15 +76,15 @@ def packet_links(fabric: Fabric) -> tuple[Link, ...]:
 
 
 def tiers(fabric: Fabric) -> dict[str, int]:
-    """node -> links to the nearest host: hosts 0, their switches 1, the next 2. A node that no scale-out link joins to a
-    host is left out."""
-    tier = {host.name: 0 for host in fabric.hosts}
+    """node -> links to the nearest accelerator: accelerators 0, their switches 1, the next 2. A node that no scale-out link
+    joins to one is left out, and so are helpers."""
+    tier = {host.name: 0 for host in fabric.accelerators}
     frontier = list(tier)
     while frontier:
         reached: dict[str, int] = {}
         for node in frontier:
             for _, far, link in fabric.neighbours(node):
-                if link.kind != "scale-up" and far.node not in tier:
+                if link.kind != "scale-up" and far.node not in tier and not fabric.node(far.node).is_helper:
                     reached[far.node] = tier[node] + 1
         tier |= reached
         frontier = list(reached)

@@ -11,6 +11,7 @@ _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*"
 _QUANTITY = re.compile(rf"^{_NUMBER}([A-Za-z]*)\s*$")
 
 _RATE_MBPS = {"bit": 1e-6, "kbit": 1e-3, "mbit": 1.0, "gbit": 1e3, "tbit": 1e6}
+_FLOPS_S = {"gflops": 1e9, "tflops": 1e12, "pflops": 1e15}
 _DURATION_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 # nccl-tests reads a bare K, M or G as a power of two; KB, MB and GB are the decimal units of SI.
 _SIZE_BYTES = {
@@ -62,12 +63,30 @@ def parse_duration_us(text: str) -> float:
     return duration_us
 
 
+def parse_flops_s(text: str) -> float:
+    """'989Tflops' -> 9.89e14 (floating-point operations per second)."""
+    flops_s = _parse(text, "device rate", _FLOPS_S, "989Tflops")
+    if flops_s == 0:
+        raise Refused(f"device rate {text!r} computes nothing: use one above 0")
+    return flops_s
+
+
 def format_rate(rate_mbps: float) -> str:
     """400000.0 -> '400Gbit'."""
     for unit, mbps in (("Tbit", 1e6), ("Gbit", 1e3), ("Mbit", 1.0)):
         if rate_mbps >= mbps:
             return f"{rate_mbps / mbps:g}{unit}"
     return f"{rate_mbps * 1e3:g}kbit"
+
+
+def format_duration(seconds: float) -> str:
+    """0.041 -> '41ms'; below half a nanosecond nothing."""
+    if abs(seconds) < 5e-10:
+        return "0s"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.4g}{unit}"
+    return f"{seconds * 1e9:.3g}ns"
 
 
 def format_size(n_bytes: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topologies import unknown
+from topologies.helpers import REDUCER, SERVER
 from traffic.collectives.all_to_all import (
     direct_all_to_all,
     direct_all_to_all_v,
@@ -28,7 +29,7 @@ from traffic.collectives.halving_doubling import (
     halving_reduce_scatter,
 )
 from traffic.collectives.hierarchical import hierarchical_all_reduce
-from traffic.collectives.in_network import one_reducer_all_reduce
+from traffic.collectives.in_network import reducer_tree_all_reduce
 from traffic.collectives.parameter_server import parameter_server_all_reduce, sharded_parameter_server_all_reduce
 from traffic.collectives.pxn import pxn_all_to_all
 from traffic.collectives.recursive_doubling import recursive_doubling_all_reduce
@@ -68,8 +69,8 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "recursive-doubling": _of_ranks(recursive_doubling_all_reduce),
         "double-binary-tree": _of_ranks(double_binary_tree_all_reduce),
         "hierarchical": hierarchical_all_reduce,
-        "in-network": _of_ranks(one_reducer_all_reduce),
-        "parameter-server": _of_ranks(parameter_server_all_reduce),
+        "in-network": reducer_tree_all_reduce,
+        "parameter-server": lambda layout: parameter_server_all_reduce(layout.n_ranks, layout.n_servers),
         "parameter-server-sharded": _of_ranks(sharded_parameter_server_all_reduce),
     },
     "reduce_scatter": {
@@ -106,6 +107,9 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     "scatter": {"direct": _rooted(direct_scatter), "binomial": _rooted(binomial_scatter)},
     "sendrecv": {"direct": _of_ranks(direct_sendrecv)},
 }
+
+# Algorithms that need ranks beside the collective's members -> the role of the hosts that those run on.
+HELPERS: dict[str, str] = {"in-network": REDUCER, "parameter-server": SERVER}
 
 PATTERNS: dict[str, Pattern] = {
     "permutation": permutation,
@@ -150,6 +154,7 @@ def _pattern(name: str, algorithm: str | None, n_ranks: int, demand: Demand) -> 
 
 __all__ = [
     "COLLECTIVES",
+    "HELPERS",
     "PATTERNS",
     "TRANSPORTS",
     "Algorithm",

@@ -12,7 +12,7 @@ from topologies import unknown
 from traffic.contracts import CONTRACTS, terms
 from traffic.errors import TrafficError
 from traffic.execution import execute
-from traffic.pattern_check import RULES, check_pattern
+from traffic.pattern_check import FLOWS, check_flows
 from traffic.races import check_races, order, ranges
 from traffic.schedule import Schedule
 
@@ -23,16 +23,16 @@ def verify(schedule: Schedule) -> None:
 
     It refuses: columns, ranks and chunks out of range, chunks that are not as large at both ends, cycles, waiting for what
     the sender does not receive; reading, adding and overwriting in no order; sending what is not there, adding a contribution
-    twice; a wrong end. Patterns have rules instead of a contract (pattern_check.py). A ring of 64 ranks takes 0.02 s, one of
-    512 (523 264 sends) 1 s and 0.2 GB, one of 1024 (2 095 104) 4 s and 0.75 GB: the time grows with the sends where first
-    dependencies lead from each access to a chunk to the next, else with sends x connections.
+    twice; a wrong end. Patterns and messages have rules instead of a contract (pattern_check.py). A ring of 64 ranks takes
+    0.02 s, one of 512 (523 264 sends) 1 s and 0.2 GB, one of 1024 (2 095 104) 4 s and 0.75 GB: the time grows with
+    the sends where first dependencies lead from each access to a chunk to the next, else with sends x connections.
     """
-    if schedule.collective in RULES:
+    if schedule.collective in FLOWS:
         _check_columns(schedule)
-        check_pattern(schedule)
+        check_flows(schedule)
         return
     if not schedule.composed_of and schedule.collective not in CONTRACTS:
-        raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *RULES)))
+        raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *FLOWS)))
     _check_columns(schedule)
     all_terms = list(terms(schedule))
     in_order = order(schedule)

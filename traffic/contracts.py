@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies import unknown
+from traffic.conventions import BY_TRAFFIC
 from traffic.errors import TrafficError
 from traffic.schedule import Part, Schedule
 
@@ -140,8 +141,12 @@ def terms(schedule: Schedule) -> Iterator[Terms]:
 
 def buffer_ratio(schedule: Schedule) -> Fraction:
     """Elements of a rank's buffer over those that nccl-tests' `size` counts: a buffer has room for what arrives and for what is
-    under way as well. Of unequal chunks the size is the most that a rank sends or receives (all_to_all_v); of several
-    collectives, the buffer itself."""
+    under way as well. Of unequal chunks the size is the most that a rank sends or receives (all_to_all_v, messages, traces); of
+    several collectives, the buffer itself."""
+    if schedule.collective in BY_TRAFFIC:
+        natural = schedule.natural_count or 0
+        most = max(schedule.sent_per_rank(natural).max(), schedule.received_per_rank(natural).max())
+        return Fraction(max(1, natural), max(1, int(most)))
     if schedule.composed_of:
         return Fraction(1)
     (only,) = terms(schedule)

@@ -15,6 +15,8 @@ _DIVIDED = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 # Whose parts have sizes of their own.
 _UNEQUAL = ("all_to_all_v",)
 _TWICE = ("all_reduce",)
+# No collectives: `size` is the most that a rank sends or receives, so that busbw is what the busiest one moves.
+BY_TRAFFIC = ("messages", "trace")
 _ONCE = ("broadcast", "reduce", "sendrecv")
 
 
@@ -24,7 +26,7 @@ def bus_factor(collective: str, n_ranks: int) -> float:
         return 2 * (n_ranks - 1) / n_ranks
     if collective in (*_DIVIDED, *_UNEQUAL):
         return (n_ranks - 1) / n_ranks
-    if collective in _ONCE:
+    if collective in (*_ONCE, *BY_TRAFFIC):
         return 1.0
     raise TrafficError(unknown("collective", collective, (*_TWICE, *_DIVIDED, *_UNEQUAL, *_ONCE)))
 

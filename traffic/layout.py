@@ -10,7 +10,8 @@ Ranks = tuple[int, ...]
 @dataclass(frozen=True)
 class Layout:
     """n_ranks: the collective's members; domains: the HB domains, each its ranks in order, empty where the fabric has none;
-    root: of the rooted collectives; matrix: of all_to_all_v, bytes from each rank (row) to each (column).
+    root: of the rooted collectives; matrix: of all_to_all_v, bytes from each rank (row) to each (column); parents: of in-network,
+    the tree of its reducers (`collectives.in_network`), () = one; n_servers: of parameter-server.
 
     Raises TrafficError for domains that are not a partition of the ranks, a root or a matrix that does not fit.
     """
@@ -19,6 +20,8 @@ class Layout:
     domains: tuple[Ranks, ...] = ()
     root: int = 0
     matrix: tuple[Ranks, ...] | None = None
+    parents: Ranks = ()
+    n_servers: int = 1
 
     def __post_init__(self) -> None:
         n = self.n_ranks

@@ -36,7 +36,7 @@ def each(pairs: Iterable[tuple[int, int]], times: int) -> Flows:
 
 def pattern_schedule(name: str, n_ranks: int, flows: Flows) -> Schedule:
     """One send per flow; the flows of one pair of ranks differ in their channel."""
-    chunks = _own_chunks(flows, n_ranks)
+    chunks = own_chunks(flows, n_ranks)
     builder = ScheduleBuilder(name, ALGORITHM, n_ranks, max(chunks) + 1)
     channels: Counter[tuple[int, int]] = Counter()
     for (src, dst), chunk in zip(flows, chunks, strict=True):
@@ -45,7 +45,7 @@ def pattern_schedule(name: str, n_ranks: int, flows: Flows) -> Schedule:
     return builder.build()
 
 
-def _own_chunks(flows: Sequence[tuple[int, int]], n_ranks: int) -> list[int]:
+def own_chunks(flows: Sequence[tuple[int, int]], n_ranks: int) -> list[int]:
     """A chunk for each flow: the first that no earlier flow of its two ranks has.
 
     A greedy colouring of a graph's edges: fewer chunks than twice the flows of the busiest rank.

@@ -1,7 +1,7 @@
-"""Is a pattern's schedule right? Who sends to whom is the pattern's rule, and every flow stands alone. No byte moves.
+"""Is the schedule of flows right that are no collective? A pattern's rule says who sends to whom. No byte moves.
 
-Flows that wait for nothing, add nothing and touch no chunk of another flow leave at every receiver what their senders began
-with, whatever the network does.
+Flows that add nothing and touch no chunk of another flow leave at every receiver what their senders began with, whatever the
+network does. A pattern's wait for nothing, messages for what their schedule says.
 """
 
 from collections.abc import Callable
@@ -48,8 +48,32 @@ RULES: dict[str, Rule] = {
 }
 
 
-def check_pattern(schedule: Schedule) -> None:
+# The collective of schedules of messages (messages.py): sends of any size to anybody, for which there is no rule.
+MESSAGES = "messages"
+# Those that move what their senders hold, each into a chunk of its own.
+FLOWS = (*RULES, MESSAGES)
+
+
+def check_flows(schedule: Schedule) -> None:
     """Raises TrafficError, naming a flow where there is one to name. The columns have been checked before."""
+    (_check_messages if schedule.collective == MESSAGES else _check_pattern)(schedule)
+
+
+def _check_messages(s: Schedule) -> None:
+    _refuse_first(s, s.reduce, "is added to what is there: messages are copied")
+    _refuse_first(s, s.is_local & (s.n_chunks_sent > 0), "stays at its rank: messages go to others")
+    _refuse_first(s, s.dst_chunk != s.first_chunk, "lands elsewhere: a message has one chunk at both ends")
+    _refuse_first(s, s.n_chunks_sent > 1, "has several chunks: a message has one")
+    messages = np.flatnonzero(~s.is_local)
+    places = [end[messages].astype(np.int64) * s.n_chunks + s.first_chunk[messages] for end in (s.src, s.dst)]
+    _, first, n = np.unique(np.concatenate(places), return_index=True, return_counts=True)
+    shared = np.zeros(len(s), dtype=np.bool_)
+    shared[messages[first[n > 1] % max(1, len(messages))]] = True
+    _refuse_first(s, shared, "shares its chunk with another: each message has its own")
+    order(s)
+
+
+def _check_pattern(schedule: Schedule) -> None:
     _refuse_first(schedule, np.diff(schedule.dep_start) > 0, "waits for another: flows start at once")
     _refuse_first(schedule, schedule.reduce, "is added to what is there: flows are copied")
     _refuse_first(schedule, schedule.is_local, "stays at its rank: flows go to others")

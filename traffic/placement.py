@@ -10,13 +10,13 @@ from traffic.errors import TrafficError
 
 def contiguous(fabric: Fabric, seed: int) -> list[str]:
     """In the fabric's order: neighbours in rank are neighbours below a leaf, or in a server."""
-    return [h.name for h in fabric.hosts]
+    return [h.name for h in fabric.accelerators]
 
 
 def strided(fabric: Fabric, seed: int) -> list[str]:
     """Round robin over the switches that have hosts: neighbours in rank are never below one leaf (if there are two)."""
     below: dict[str, list[str]] = {}
-    for host in fabric.hosts:
+    for host in fabric.accelerators:
         below.setdefault(fabric.switch_of(host.name), []).append(host.name)
     rounds = max((len(hosts) for hosts in below.values()), default=0)
     return [hosts[i] for i in range(rounds) for hosts in below.values() if i < len(hosts)]
@@ -24,7 +24,7 @@ def strided(fabric: Fabric, seed: int) -> list[str]:
 
 def shuffled(fabric: Fabric, seed: int) -> list[str]:
     """At random, the same for the same seed."""
-    hosts = [h.name for h in fabric.hosts]
+    hosts = [h.name for h in fabric.accelerators]
     random.Random(seed).shuffle(hosts)
     return hosts
 
@@ -40,8 +40,9 @@ def place(fabric: Fabric, n_ranks: int, placement: str, seed: int = 0) -> list[s
     """rank -> host name. Raises TrafficError for an unknown placement or more ranks than hosts."""
     if placement not in PLACEMENTS:
         raise TrafficError(unknown("placement", placement, PLACEMENTS))
-    if n_ranks > len(fabric.hosts):
-        raise TrafficError(f"{n_ranks} ranks do not fit on {len(fabric.hosts)} hosts: use at most {len(fabric.hosts)}")
+    most = len(fabric.accelerators)
+    if n_ranks > most:
+        raise TrafficError(f"{n_ranks} ranks do not fit on {most} hosts: use at most {most}")
     return PLACEMENTS[placement](fabric, seed)[:n_ranks]
 
 

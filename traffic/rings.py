@@ -15,6 +15,7 @@ def pass_around(
     first_block: int = 0,
     base: ArrayLike = 0,
     block_chunks: int = 1,
+    channel: int = 0,
     after: Numbers | None = None,
 ) -> Numbers | None:
     """In step t the rank at place i of each ring sends block (i + first_block - t) mod n to the next one, n the ring's length;
@@ -30,7 +31,13 @@ def pass_around(
     for t in range(steps):
         block = (place + first_block - t) % n
         sent = columns.sends(
-            rings, right, starts + block * block_chunks, n_chunks=block_chunks, reduce=t < reducing, after=after
+            rings,
+            right,
+            starts + block * block_chunks,
+            n_chunks=block_chunks,
+            reduce=t < reducing,
+            after=after,
+            channel=channel,
         )
         after = np.roll(sent, 1, axis=1)[..., None]
     return after

@@ -3,7 +3,7 @@
 Element i of member r's input to a schedule's collective p is (7 i + 13 r + 29 p) mod 61: neighbours, ranks and collectives
 differ, and 61 values repeat, so the expected sum of any number of members is a pattern of 61 numbers. A prime: chunks of a
 power of two of elements differ too, so one taken from a wrong place is noticed. 2^24 / 60 members is where float32 would
-begin to round. Of a traffic pattern, r is the sending rank and i counts from the start of its buffer.
+begin to round. Of a pattern or of messages, r is the sending rank and i counts from the start of its buffer.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from topologies import unknown
 from traffic.contracts import ALL, ANYTHING, CONTRACTS, Terms, terms
 from traffic.errors import TrafficError
-from traffic.pattern_check import RULES
+from traffic.pattern_check import FLOWS
 from traffic.schedule import Schedule
 
 Values = NDArray[np.float32]
@@ -31,10 +31,10 @@ def fill(buffer: Values, schedule: Schedule, rank: int) -> None:
     Raises TrafficError for a collective that is not known here.
     """
     bounds = schedule.bounds(len(buffer))
-    if schedule.collective in RULES:
-        for flow, part in _flows(buffer, schedule, bounds[0], schedule.src == rank):
-            part[:] = _flow_values(schedule, bounds[0], flow)
-        for _, part in _flows(buffer, schedule, bounds[0], schedule.dst == rank):
+    if schedule.collective in FLOWS:
+        for flow, part in _flows(buffer, schedule, _row(bounds, rank), schedule.src == rank):
+            part[:] = _flow_values(schedule, bounds, flow)
+        for _, part in _flows(buffer, schedule, _row(bounds, rank), schedule.dst == rank):
             part[:] = 0
         return
     at = _row(bounds, rank)
@@ -53,9 +53,9 @@ def wrong(buffer: Values, schedule: Schedule, rank: int) -> int:
     Raises TrafficError for a collective that is not known here.
     """
     bounds = schedule.bounds(len(buffer))
-    if schedule.collective in RULES:
-        received = _flows(buffer, schedule, bounds[0], schedule.dst == rank)
-        return sum(int(np.count_nonzero(part != _flow_values(schedule, bounds[0], i))) for i, part in received)
+    if schedule.collective in FLOWS:
+        received = _flows(buffer, schedule, _row(bounds, rank), schedule.dst == rank)
+        return sum(int(np.count_nonzero(part != _flow_values(schedule, bounds, i))) for i, part in received)
     return sum(_wrong(buffer, bounds, t, member) for t, member in _terms_of(schedule, rank))
 
 
@@ -78,7 +78,7 @@ def _wrong(buffer: Values, bounds: Longs, t: Terms, member: int) -> int:
 def _terms_of(schedule: Schedule, rank: int) -> Iterator[tuple[Terms, int]]:
     """The contracts that a rank takes part in, and its place among their members."""
     if not schedule.composed_of and schedule.collective not in CONTRACTS:
-        raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *RULES)))
+        raise TrafficError(unknown("collective", schedule.collective, (*CONTRACTS, *FLOWS)))
     return ((t, t.part.ranks.index(rank)) for t in terms(schedule) if rank in t.part.ranks)
 
 
@@ -96,16 +96,17 @@ def _runs(breaks: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 def _flows(
     buffer: Values, schedule: Schedule, bounds: Longs, chosen: NDArray[np.bool_]
 ) -> Iterator[tuple[int, Values]]:
-    """The chosen flows and their parts of the buffer."""
-    for flow in np.flatnonzero(chosen).tolist():
+    """The chosen flows and their parts of the buffer. bounds: the rank's own."""
+    for flow in np.flatnonzero(chosen & ~schedule.is_local).tolist():
         chunk = schedule.first_chunk[flow]
         yield flow, buffer[bounds[chunk] : bounds[chunk + 1]]
 
 
 def _flow_values(schedule: Schedule, bounds: Longs, flow: int) -> Values:
     """What the flow's sender holds of its chunk."""
-    start, end = bounds[schedule.first_chunk[flow] :][:2].tolist()
-    return _repeat(_one(int(schedule.src[flow]), 0), start, end - start)
+    sender = int(schedule.src[flow])
+    start, end = _row(bounds, sender)[schedule.first_chunk[flow] :][:2].tolist()
+    return _repeat(_one(sender, 0), start, end - start)
 
 
 def _one(member: int, number: int) -> Values:

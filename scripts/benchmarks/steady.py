@@ -32,7 +32,7 @@ def steady(*, quick: bool) -> list[Figure]:
     def job() -> dict[str, Any]:
         counting, said = _Counting(), StringIO()
         with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(said), redirect_stderr(said):
-            the_run.run(expected, Scale(), folder=Path(folder), as_json=True, progress=counting)
+            the_run.run(expected, Scale(), folder=Path(folder), output="json", progress=counting)
         if _LATE not in counting.counts:
             raise RuntimeError(f"the run did not get to iteration {_LATE}: {said.getvalue()}")
         return {str(after): counts for after, counts in counting.counts.items()}

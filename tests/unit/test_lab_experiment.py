@@ -54,6 +54,8 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
             [traffic]
             collective = "all_gather"
             algorithm = "ring"
+            helpers_at = "leaf1, spine2"
+            helper_rate = "800Gbit"
             transport = "udp"
             placement = "random"
             ranks = 8
@@ -77,7 +79,8 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         topology="spine-leaf:spines=4", link_rate_mbps=100_000.0, delay_us=20.0, jitter_us=0.0, loss_percent=0.1,
         ecn_threshold_us=50.0, mtu=1500, routing="single-path", addressing="l2", controller="tcp:127.0.0.1:6653",
         circuits="solstice:slice=1ms", dark="rotor", in_the_dark="divert",
-        collective="all_gather", algorithm="ring", transport="udp", placement="random", ranks=8, min_bytes=2**20,
+        collective="all_gather", algorithm="ring", helpers_at=("leaf1", "spine2"), helper_rate_mbps=800_000.0,
+        transport="udp", placement="random", ranks=8, min_bytes=2**20,
         max_bytes=8_000_000, step_factor=4, iterations=20, warmup_iterations=0, in_place=True, flows_per_host=8, group_size=4,
         group_shift=2, scale=Scale(8000, 64), seed=7,
         time_limit_s=300.0,
@@ -103,8 +106,8 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[fabrik]\n", "x.toml: unknown table 'fabrik': choose from circuits, fabric, routing, run, traffic"),
-        ("seed = 1\n", "x.toml: unknown table 'seed': choose from circuits, fabric, routing, run, traffic"),
+        ("[fabrik]\n", "x.toml: unknown table 'fabrik': choose from circuits, fabric, routing, run, traffic, workload"),
+        ("seed = 1\n", "x.toml: unknown table 'seed': choose from circuits, fabric, routing, run, traffic, workload"),
         ("fabric = 1\n", "x.toml: fabric = 1 must be a table: write [fabric] on a line of its own"),
         (
             "[run]\nsed = 1\n",

@@ -127,3 +127,9 @@ def test_goodput_over_iterations() -> None:
     assert (found.sender_mean, found.sender_worst) == pytest.approx((0.5, 0.4))
     assert (found.flow_mean_mbps, found.flow_min_mbps, found.flow_max_mbps) == pytest.approx((50, 40, 80))
     assert found.all_mbps == pytest.approx(80)
+
+
+def test_what_intervals_cover_together() -> None:
+    start, end = np.array([3.0, 0.0, 1.0, 7.0, 0.5]), np.array([4.0, 2.0, 3.0, 8.0, 0.6])
+    assert kpis.covered(start, end) == [(0.0, 4.0), (7.0, 8.0)]
+    assert kpis.covered(np.zeros(0), np.zeros(0)) == []

@@ -13,8 +13,7 @@ from controller.circuits.plan import Plan, PlannedSlice
 from lab import report, results, timeline
 from lab.circuits import Optical, optical
 from lab.experiment import Experiment
-from lab.monitor import Window
-from lab.rows import CircuitRecord, CircuitTotal
+from lab.rows import CircuitRecord, CircuitTotal, LinkSamples
 from lab.timeline_chart import timeline as drawn
 from lab.verdict import Evidence, judge
 from tests.unit import lab_samples
@@ -31,14 +30,10 @@ def at() -> Optical:
     return OPTICAL
 
 
-def window(**sent: tuple[int, ...]) -> Window:
-    """Counters at 100.0, 100.1, ... s."""
-    n = len(next(iter(sent.values())))
-    return Window(
-        at_s=100 + np.arange(n) / 10, intfs=tuple(sent), bytes_sent=np.array(list(sent.values())).T,
-        backlog_bytes=np.zeros(n, np.int64),
-        forwarding=(), stopped_s=0.0, idle_share=1.0, other_cores=0.0, steal_share=0.0, switch_wait_share=0.0,
-    )  # fmt: skip
+def counted(**sent: tuple[int, ...]) -> LinkSamples:
+    """Counters at 10.0, 10.1, ... s of the run, which began at 90 s of the controller's clock."""
+    n, intfs = len(next(iter(sent.values()))), tuple(sent)
+    return LinkSamples(10 + np.arange(n) / 10, intfs, intfs, ("circuit",) * len(intfs), np.array(list(sent.values())).T)
 
 
 def light(source: int, target: int, up_s: float, down_s: float | None, **changes: Any) -> dict[str, Any]:
@@ -47,13 +42,13 @@ def light(source: int, target: int, up_s: float, down_s: float | None, **changes
     return found | changes
 
 
-def records(history: list[dict[str, Any]], seen: Window) -> list[CircuitRecord]:
+def records(history: list[dict[str, Any]], seen: LinkSamples) -> list[CircuitRecord]:
     return timeline.from_history(history, at(), seen, size_bytes=8, origin_s=90.0)
 
 
 def test_a_circuit_carried_what_left_by_its_port_while_it_was_up() -> None:
     """1000 bytes a tenth of a second from port 2: up from 100.05 to 100.25 s is 2000 bytes."""
-    seen = window(**{at().egress("ocs1", 2): (0, 1000, 2000, 3000, 4000)})
+    seen = counted(**{at().egress("ocs1", 2): (0, 1000, 2000, 3000, 4000)})
     (found,) = records([light(1, 2, 100.05, 100.25)], seen)
     assert found.bytes_sent == 2000
     assert (found.source, found.target) == ("leaf1:3", "leaf2:3")
@@ -61,15 +56,15 @@ def test_a_circuit_carried_what_left_by_its_port_while_it_was_up() -> None:
 
 
 def test_circuits_are_cut_off_at_the_edges_of_the_row() -> None:
-    seen = window(**{at().egress("ocs1", 2): (0, 1000, 2000)})
+    seen = counted(**{at().egress("ocs1", 2): (0, 1000, 2000)})
     found = records([light(1, 2, 99.0, 99.9), light(1, 2, 99.9, None), light(3, 4, 100.5, None)], seen)
     assert [(one.up_s, one.down_s) for one in found] == [pytest.approx((10.0, 10.2))]
     assert found[0].bytes_sent == 2000
 
 
 def test_circuits_that_stay_are_up_all_along() -> None:
-    seen = window(**{at().egress("ocs1", 2): (0, 10, 70)})
-    found = timeline.all_along({"ocs1": PAIRS}, at(), seen, size_bytes=8, origin_s=100.0)
+    seen = counted(**{at().egress("ocs1", 2): (0, 10, 70)})
+    found = timeline.all_along({"ocs1": PAIRS}, at(), seen, size_bytes=8)
     assert [(one.source, one.target) for one in found] == [
         ("leaf1:3", "leaf2:3"), ("leaf2:3", "leaf1:3"), ("leaf3:3", "leaf4:3"), ("leaf4:3", "leaf3:3"),
     ]  # fmt: skip
@@ -77,14 +72,14 @@ def test_circuits_that_stay_are_up_all_along() -> None:
     assert all(math.isnan(one.achieved_dark_us) and one.met for one in found)
 
 
-def total(found: list[CircuitRecord], seen: Window) -> CircuitTotal:
+def total(found: list[CircuitRecord], seen: LinkSamples) -> CircuitTotal:
     slices = (PlannedSlice({"ocs1": PAIRS}, 200_000.0), PlannedSlice({"ocs1": OTHER_PAIRS}, 200_000.0))
     return timeline.total(found, at(), Plan(slices), seen, size_bytes=8, late_us=0.0, error=None)
 
 
 def test_duty_cycles_planned_and_measured() -> None:
     """Slices of 200 ms with 20 ms of dark are light for 90 %; 170 ms of light after 30 ms of dark are 85 %."""
-    seen = window(**{at().egress("ocs1", 2): (0, 0, 0, 0, 0)})
+    seen = counted(**{at().egress("ocs1", 2): (0, 0, 0, 0, 0)})
     found = records(
         [
             light(1, 2, 100.03, 100.20, achieved_us=30_000.0),
@@ -110,7 +105,7 @@ def test_bytes_by_circuit_by_packet_path_and_lost_in_the_dark() -> None:
         spine: (0, 60),
         leaf["h1"]: (0, 9),
     }
-    summed = total([], window(**sent))
+    summed = total([], counted(**sent))
     assert (summed.bytes_by_circuits, summed.bytes_by_packets, summed.bytes_lost) == (700, 50, 200)
 
 

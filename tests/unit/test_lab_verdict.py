@@ -61,7 +61,7 @@ def test_what_was_not_observed_says_nothing() -> None:
         ("degraded", {"iterations_done": 2}, "interrupted: 2 of 3 iterations"),
         (
             "degraded",
-            {"frames_per_step": 7.33, "smallest_unquantised": "4.1MiB"},
+            {"frames_per_step": 7.33, "more_frames": "use 4.1MiB or more, or a smaller size_scale"},
             "quantised: 7.33 full frames in a step's message, 30 are needed: use 4.1MiB or more, or a smaller size_scale",
         ),
         (

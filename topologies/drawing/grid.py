@@ -11,6 +11,7 @@ from topologies.drawing.layout import (
     Layout,
     Point,
     crowd_box,
+    helpers_above,
     host_box,
     hosts_by_switch,
     switch_box,
@@ -68,14 +69,17 @@ def place_grid(fabric: Fabric, sizes: Coordinates) -> Layout:
         name: switch_box(fabric, name, _project(at, axes), width, _ROUTER_HEIGHT, name)
         for name, at in coordinates.items()
     }
-    beside = [_beside(fabric, boxes[name], hosts, host_width) for name, hosts in hosts_by_switch(fabric).items()]
+    below = hosts_by_switch(fabric, fabric.accelerators)
+    beside = [_beside(fabric, boxes[name], hosts, host_width) for name, hosts in below.items()]
+    for name, helpers in hosts_by_switch(fabric, fabric.helpers).items():
+        boxes |= helpers_above(fabric, boxes[name], helpers)
     return together([Layout(boxes, bends=_arcs(fabric, boxes, coordinates, width)), *beside])
 
 
 def _beside(fabric: Fabric, router: Box, hosts: list[str], width: float) -> Layout:
     """A router's hosts above each other, or one box for them."""
     x, y = router.x + (router.width + width) / 2, router.y + (_ROUTER_HEIGHT + _HOST_HEIGHT) / 2
-    if len(hosts) > (_HOSTS_OF_ROUTER if len(fabric.hosts) <= HOSTS_DRAWN else 1):
+    if len(hosts) > (_HOSTS_OF_ROUTER if len(fabric.accelerators) <= HOSTS_DRAWN else 1):
         crowd = crowd_box(hosts, (x, y), width, _HOST_HEIGHT)
         return Layout({crowd.title: crowd}, dict.fromkeys(hosts, crowd.title))
     places = [(x, y + i * (_HOST_HEIGHT + 3)) for i in range(len(hosts))]

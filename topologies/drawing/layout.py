@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Node
 from topologies.shaping import OCS_ROLE
 from topologies.tiers import network_switches
 
@@ -20,6 +20,7 @@ FONT_PX: Mapping[BoxKind, int] = {"switch": 12, "optical": 12, "host": 11}
 # Digits of the widest common sans-serif faces, in em.
 _CHARACTER_EM = 0.64
 _TEXT_MARGIN = 4.0
+_HELPER_HEIGHT, _HELPER_GAP = 18.0, 6.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def switch_box(fabric: Fabric, name: str, at: Point, width: float, height: float
 
 def host_box(fabric: Fabric, name: str, at: Point, width: float, height: float) -> Box:
     text = next((t for t in (name, _number(name)) if text_width(t, "host") <= width), "")
-    return Box(*at, width, height, "host", text, f"{name} on {fabric.switch_of(name)}")
+    role = f" ({fabric.node(name).role})" if fabric.node(name).is_helper else ""
+    return Box(*at, width, height, "host", text, f"{name}{role} on {fabric.switch_of(name)}")
 
 
 def crowd_box(hosts: Sequence[str], at: Point, width: float, height: float) -> Box:
@@ -149,12 +151,22 @@ def frame_round(boxes: Iterable[Box], aside: float, above: float) -> Frame:
     return Frame(min(xs) - aside, min(ys) - above, max(xs) + aside, max(ys) + above)
 
 
-def hosts_by_switch(fabric: Fabric) -> dict[str, list[str]]:
-    """Those of the network's switches that have hosts, in the fabric's order."""
+def hosts_by_switch(fabric: Fabric, hosts: Iterable[Node] | None = None) -> dict[str, list[str]]:
+    """Those of the network's switches that have hosts, in the fabric's order. hosts: the ones asked for, None = all."""
     by_switch: dict[str, list[str]] = {switch.name: [] for switch in network_switches(fabric)}
-    for host in fabric.hosts:
+    for host in fabric.hosts if hosts is None else hosts:
         by_switch[fabric.switch_of(host.name)].append(host.name)
     return {switch: hosts for switch, hosts in by_switch.items() if hosts}
+
+
+def helpers_above(fabric: Fabric, switch: Box, names: Sequence[str]) -> dict[str, Box]:
+    """A switch's helpers side by side on top of it."""
+    step, y = switch.width / len(names), switch.y - (switch.height + _HELPER_HEIGHT) / 2 - _HELPER_GAP
+    left = switch.x - switch.width / 2
+    return {
+        name: host_box(fabric, name, (left + step * (i + 0.5), y), step * 0.94, _HELPER_HEIGHT)
+        for i, name in enumerate(names)
+    }
 
 
 def on_circle(centre: Point, radius: float, angle: float) -> Point:

@@ -1,5 +1,5 @@
 """Tiers as rows, hosts at the bottom: the folded-Clos fabrics. Pods, units and servers are framed; optical circuit switches
-have a row of their own above the packet switches of their tier."""
+have a row of their own above the packet switches of their tier, helpers stand on their switches."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,7 @@ from topologies.drawing.layout import (
     Point,
     crowd_box,
     frame_round,
+    helpers_above,
     host_box,
     hosts_by_switch,
     labels,
@@ -39,7 +40,10 @@ def place_rows(fabric: Fabric, width: float) -> Layout:
     else:
         below = _hosts_below(fabric, boxes, width, lowest + _HOST_ROW)
     boxes |= below.boxes
-    return Layout(boxes, below.stands_for, (*_pod_frames(fabric, boxes), *below.frames))
+    helpers = hosts_by_switch(fabric, fabric.helpers)
+    for switch, names in helpers.items():
+        boxes |= helpers_above(fabric, boxes[switch], names)
+    return Layout(boxes, below.stands_for, (*_pod_frames(fabric, boxes, helpers), *below.frames))
 
 
 def _levels(fabric: Fabric) -> Iterator[list[str]]:
@@ -61,7 +65,7 @@ def _spread(fabric: Fabric, names: list[str], width: float, y: float) -> dict[st
 
 def _hosts_below(fabric: Fabric, boxes: dict[str, Box], width: float, y: float) -> Layout:
     """The hosts by switch, each switch's below it."""
-    by_switch = hosts_by_switch(fabric)
+    by_switch = hosts_by_switch(fabric, fabric.accelerators)
     room = width / max(len(by_switch), 1) * 0.9
     return _neighbours(fabric, [(hosts, (boxes[switch].x, y)) for switch, hosts in by_switch.items()], room)
 
@@ -70,7 +74,7 @@ def _servers_below(fabric: Fabric, width: float, y: float) -> Layout:
     """The hosts by server, each server framed with its scale-up switches, which are left out where a server is one box."""
     servers = hb_domains(fabric)
     inside = {name for server in servers for name in server}
-    alone = [[host.name] for host in fabric.hosts if host.name not in inside]
+    alone = [[host.name] for host in fabric.accelerators if host.name not in inside]
     room = width / len(servers + alone)
     hosts = _neighbours(fabric, [(s, (room * (i + 0.5), y)) for i, s in enumerate(servers + alone)], room * 0.9)
     if hosts.stands_for:
@@ -106,7 +110,7 @@ def _neighbours(fabric: Fabric, crowds: list[tuple[list[str], Point]], room: flo
     """
     most = max((len(hosts) for hosts, _ in crowds), default=1)
     step = min(room / most, _HOST_WIDTH / 0.84)
-    if len(fabric.hosts) > HOSTS_DRAWN or step < _NARROWEST_HOST:
+    if len(fabric.accelerators) > HOSTS_DRAWN or step < _NARROWEST_HOST:
         boxes = [crowd_box(hosts, at, min(room, _CROWD_WIDTH), _HOST_HEIGHT) for hosts, at in crowds]
         stands_for = {host: box.title for box, (hosts, _) in zip(boxes, crowds, strict=True) for host in hosts}
         return Layout({box.title: box for box in boxes}, stands_for)
@@ -117,12 +121,13 @@ def _neighbours(fabric: Fabric, crowds: list[tuple[list[str], Point]], room: flo
     })  # fmt: skip
 
 
-def _pod_frames(fabric: Fabric, boxes: dict[str, Box]) -> Iterator[Frame]:
-    """Round the switches of each pod or unit, where there are several of several switches."""
-    groups: dict[int, list[Box]] = {}
+def _pod_frames(fabric: Fabric, boxes: dict[str, Box], helpers: dict[str, list[str]]) -> Iterator[Frame]:
+    """Round the switches of each pod or unit and the helpers on them, where there are several of several switches."""
+    groups: dict[int, list[str]] = {}
     for switch in fabric.switches:
         if switch.group is not None and switch.name in boxes:
-            groups.setdefault(switch.group, []).append(boxes[switch.name])
+            groups.setdefault(switch.group, []).append(switch.name)
     if len(groups) > 1 and max(map(len, groups.values())) > 1:
-        for pod in groups.values():
+        for names in groups.values():
+            pod = [boxes[name] for switch in names for name in (switch, *helpers.get(switch, ()))]
             yield frame_round(pod, aside=min(8.0, 0.08 * min(box.width for box in pod)), above=8.0)

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
 
-from topologies.drawing.layout import Box, Frame, Layout, Note, Point, switch_box, text_width, together
+from topologies.drawing.layout import (
+    Box,
+    Frame,
+    Layout,
+    Note,
+    Point,
+    helpers_above,
+    hosts_by_switch,
+    switch_box,
+    text_width,
+    together,
+)
 from topologies.fabric import Fabric, Link
 from topologies.multi_dc import BORDER_ROLE
 from topologies.units import format_rate
@@ -30,13 +41,18 @@ def sites(fabric: Fabric) -> list[tuple[str, Fabric]]:
 
 
 def _part(fabric: Fabric, border: str, site_of: dict[str, str]) -> Fabric:
-    """The site without its border router."""
+    """The site without its border router and what is on that."""
     inside = {node for node, site in site_of.items() if site == border} - {border}
+    inside -= set(_helpers_on(fabric, border))
     return replace(
         fabric,
         nodes=tuple(node for node in fabric.nodes if node.name in inside),
         links=tuple(link for link in fabric.links if {port.node for port in link.ports} <= inside),
     )
+
+
+def _helpers_on(fabric: Fabric, border: str) -> list[str]:
+    return hosts_by_switch(fabric, fabric.helpers).get(border, [])
 
 
 def _is_long_haul(fabric: Fabric, link: Link) -> bool:
@@ -65,7 +81,9 @@ def _framed(fabric: Fabric, border: str, layout: Layout, width: float) -> Layout
     box = switch_box(
         fabric, border, ((extent.left + extent.right) / 2, extent.top - _BORDER_ROW), width, _BORDER_HEIGHT, border
     )
-    site = replace(layout, boxes={border: box, **layout.boxes})
+    on_border = _helpers_on(fabric, border)
+    above = helpers_above(fabric, box, on_border) if on_border else {}
+    site = replace(layout, boxes={border: box, **above, **layout.boxes})
     held = site.extent
     frame = Frame(held.left - _MARGIN, held.top - _MARGIN, held.right + _MARGIN, held.bottom + _MARGIN, 10.0)
     return replace(site, frames=(frame, *site.frames)).moved(-frame.left, -box.y)

@@ -11,6 +11,7 @@ import numpy as np
 from traffic.collectives.defaults import PIPELINE_CHUNKS
 from traffic.columns import ColumnBuilder
 from traffic.errors import TrafficError
+from traffic.layout import Layout
 from traffic.schedule import Schedule
 from traffic.trees import ROOT, all_reduce_along
 
@@ -29,6 +30,7 @@ def in_network_all_reduce(n_ranks: int, parents: Sequence[int], n_chunks: int = 
     return columns.build()
 
 
-def one_reducer_all_reduce(n_ranks: int) -> Schedule:
-    """All ranks below one reducer, as on one switch."""
-    return in_network_all_reduce(n_ranks, [*[n_ranks] * n_ranks, ROOT] if n_ranks > 1 else [ROOT])
+def reducer_tree_all_reduce(layout: Layout) -> Schedule:
+    """Along the layout's tree; without one all ranks are below one reducer, as on one switch."""
+    n = layout.n_ranks
+    return in_network_all_reduce(n, layout.parents or ([*[n] * n, ROOT] if n > 1 else [ROOT]))

@@ -1,0 +1,130 @@
+"""One collective by several algorithms, one after the other, and a table of all with the fastest first.
+
+`--algorithm all`, or names with commas between. Each runs in a sandbox of its own and writes a folder of its own.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import traffic
+from lab import forecast, results, terminal
+from lab.errors import LabError
+from lab.experiment import Experiment
+from lab.plan import plan
+from lab.reach import FORWARDING
+from lab.rows import Output
+from topologies import Refused
+from topologies.units import format_size
+from traffic.placement import hb_domains
+
+ALL = "all"
+_INTERRUPTED = (130, 143)
+
+
+def are_several(experiment: Experiment) -> bool:
+    return experiment.algorithm is not None and (experiment.algorithm == ALL or "," in experiment.algorithm)
+
+
+def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
+    """The experiment by each of its algorithms; of `all`, those that cannot be run on this fabric stand in the second with the
+    reason. Refuses names that do not exist, or cannot be run where they are asked for by name."""
+    text = str(experiment.algorithm)
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if text == ALL:
+        names = list(traffic.COLLECTIVES.get(experiment.collective, ())) or [ALL]
+    found, left_out = [], {}
+    for name in names:
+        one = replace(experiment, algorithm=name)
+        try:
+            planned = plan(one)
+        except Refused as refusal:
+            if text != ALL or names == [ALL]:
+                raise
+            left_out[name] = str(refusal)
+            continue
+        if text == ALL and name == FORWARDING and not hb_domains(planned.fabric, planned.members):
+            left_out[name] = f"{planned.fabric.name} has no HB domains to forward in"
+        else:
+            found.append(one)
+    return found, left_out
+
+
+def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int | None) -> int:
+    """Returns the worst exit status of the runs; ends with the first that was interrupted."""
+    from lab import launch
+
+    chosen, left_out = each(experiment)
+    folder = Path(out).expanduser().resolve() if out else _new_folder(chosen[0])
+    statuses = []
+    for one in chosen:
+        terminal.warn(f"{one.collective} by {one.algorithm}")
+        output: Output = "nothing" if as_json else "table"
+        statuses.append(launch.run(one, out=str(folder / str(one.algorithm)), output=output, publish=publish))
+        if statuses[-1] in _INTERRUPTED:
+            break
+    rows = [row for one in chosen for row in _rows(folder / str(one.algorithm) / "results.csv")]
+    if as_json:
+        terminal.show(json.dumps(rows))
+    else:
+        terminal.show(*table(rows), *_omissions(left_out))
+    return max(statuses)
+
+
+def predict(experiment: Experiment, *, as_json: bool) -> None:
+    chosen, left_out = each(experiment)
+    rows = [{"algorithm": one.algorithm, **row} for one in chosen for row in forecast.rows(one)]
+    if as_json:
+        terminal.show(json.dumps(rows))
+        return
+    shown = [{**row, "time_s": row["predicted_s"], "jct_ratio": row["ratio"]} for row in rows]
+    terminal.show(*table(shown), *_omissions(left_out))
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """By size, and within a size by time; comment lines, as the rows stand above as nccl-tests prints them."""
+    found = sorted(rows, key=lambda row: (int(row["size_bytes"]), _number(row["time_s"])))
+    lines = [
+        f"# {'size':>10}  {'algorithm':<24} {'time (us)':>12} {'busbw (GB/s)':>13} {'jct_ratio':>10} {'predicted (us)':>15}"
+    ]
+    for row in found:
+        numbers = (
+            _number(row["time_s"]) * 1e6, _number(row["busbw_gbytes_s"]), _number(row["jct_ratio"]),
+            _number(row["predicted_s"]) * 1e6,
+        )  # fmt: skip
+        lines.append(
+            f"# {format_size(int(row['size_bytes'])):>10}  {row['algorithm']:<24} "
+            + "{:>12.1f} {:>13.2f} {:>10.3f} {:>15.1f}".format(*numbers)
+            + f"  {row.get('verdict', '')}"
+        )
+    return [line.rstrip() for line in lines]
+
+
+def _omissions(left_out: Mapping[str, str]) -> list[str]:
+    return [f"# left out: {name}: {reason}" for name, reason in left_out.items()]
+
+
+def _number(text: object) -> float:
+    """An empty field is a value that does not exist."""
+    return math.nan if text in ("", None) else float(str(text))
+
+
+def _new_folder(experiment: Experiment) -> Path:
+    now = datetime.now().astimezone()
+    return results.new_folder(Path("results"), plan(experiment).fabric.name, f"{experiment.collective}-algorithms", now)
+
+
+def _rows(file: Path) -> Sequence[dict[str, str]]:
+    """None where the run failed before its first row, which it has said."""
+    try:
+        with file.open() as lines:
+            return list(csv.DictReader(lines))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise LabError(f"results {str(file)!r} cannot be read: {error.strerror}") from None
