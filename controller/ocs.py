@@ -23,7 +23,7 @@ log = logging.getLogger("controller")
 
 # Packet switches confirm within milliseconds; one that does not for so long has gone.
 _SETTLE_S, _POLL_S = 10.0, 0.001
-_REMEMBERED = 10_000
+_REMEMBERED = 20_000
 # Beyond this the dark time is the software's, not the device's.
 _MOST_OF_REQUESTED = 1.5
 

@@ -309,12 +309,20 @@ class RowMeasurement:
         size_bytes, origin_s = size.size_bytes, self._monitor.origin_s
         seen = link_samples(self._lab.fabric, window, origin_s)
         if made:
-            records = timeline.from_history(made.history(), optical, seen, size_bytes=size_bytes, origin_s=origin_s)
+            records = timeline.from_history(made.history, optical, seen, size_bytes=size_bytes, origin_s=origin_s)
         else:
             records = timeline.all_along(plan.slices[0].circuits, optical, seen, size_bytes=size_bytes)
         late_us, error = (made.late_us, made.error) if made else (0.0, None)
+        complete = made is None or made.complete
         found = timeline.total(
-            records, optical, self._circuits, seen, size_bytes=size_bytes, late_us=late_us, error=error
+            records,
+            optical,
+            self._circuits,
+            seen,
+            size_bytes=size_bytes,
+            late_us=late_us,
+            error=error,
+            complete=complete,
         )
         self._record.circuits += records
         self._record.circuit_totals.append(found)

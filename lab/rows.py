@@ -190,7 +190,7 @@ class CircuitTotal:
     duty_cycle: the share of the time, between the changes that were seen, in which ports of circuits had light;
     shortest_slice_us: 0 without changes; late_us: the latest begin of a slice, after its time; bytes_by_circuits,
     bytes_by_packets: that left ends over optical switches, and over links to other switches; bytes_lost: that went into an
-    optical switch and did not come out.
+    optical switch and did not come out; error: why the plan was given up; complete: whether all that were set are known.
     """
 
     size_bytes: int
@@ -206,6 +206,7 @@ class CircuitTotal:
     bytes_by_packets: int
     bytes_lost: int
     error: str | None = None
+    complete: bool = True
 
 
 @dataclass

@@ -98,6 +98,7 @@ def total(
     size_bytes: int,
     late_us: float,
     error: str | None,
+    complete: bool = True,
 ) -> CircuitTotal:
     """plan: emulated; None where nothing changes."""
     changed = [one for one in records if not math.isnan(one.achieved_dark_us)]
@@ -117,6 +118,7 @@ def total(
         bytes_by_packets=sum(counted.get(intf, 0) for intf in optical.packet_intfs),
         bytes_lost=max(into - out, 0),
         error=error,
+        complete=complete,
     )
 
 

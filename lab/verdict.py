@@ -296,6 +296,11 @@ def _dark_for_longer(e: Evidence) -> Iterator[str]:
         )
 
 
+def _forgotten(e: Evidence) -> Iterator[str]:
+    if e.circuits and not e.circuits.complete:
+        yield "more circuits were set in one iteration than the controller remembers: the first are not in the results"
+
+
 def _late_slices(e: Evidence) -> Iterator[str]:
     c = e.circuits
     if c and c.late_us > MAX_SLICE_LATE_SHARE * c.shortest_slice_us > 0:
@@ -309,7 +314,7 @@ _INVALID: tuple[_Check, ...] = (
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
     _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _late_hop, _other_loss,
-    _dark_for_longer, _late_slices,
+    _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip
 
 

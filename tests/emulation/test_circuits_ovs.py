@@ -57,6 +57,10 @@ def there_and_back(times: int) -> dict[str, Any]:
         after = tables(fabric)
         second = client.set_circuits(REST, B)
         others = [lost(ping(fabric, *pair, "-c 3 -i 0.2 -W 2")) for pair in (("h1", "h3"), ("h2", "h4"))]
+        again = client.set_circuits(REST, B)["changed"]
+        history, everything = client.circuit_history(REST), client.circuits(REST)["circuits"]
+        client.set_circuits(REST, B[:1])
+        left = tables(fabric)
         return {
             "dark": lost(dark),
             "joined": joined,
@@ -65,8 +69,11 @@ def there_and_back(times: int) -> dict[str, Any]:
             "n_rules": sum(map(len, after.values())),
             "unreachable": second["unreachable"],
             "circuits": second["circuits"],
-            "again": client.set_circuits(REST, B)["changed"],
-            "history": client.circuit_history(REST),
+            "again": again,
+            "history": history,
+            "everything": everything,
+            "into_the_dark": [name for name in ("leaf2", "leaf4") if any("output:2" in rule for rule in left[name])],
+            "kept": [name for name in ("leaf1", "leaf3") if any("output:2" in rule for rule in left[name])],
             "status": client.status(REST),
         }
 
@@ -194,6 +201,9 @@ def test_circuits_there_and_back_leave_the_tables_as_they_were() -> None:
         (f"leaf{i}", f"leaf{j}") for i in range(1, 5) for j in range(1, 5) if i != j and {i, j} not in ({1, 3}, {2, 4})
     )
     assert found["again"] == []
+    assert found["everything"] == B
+    # Of leaf1 - leaf3 alone: nobody else sends into a port that has no circuit.
+    assert (found["into_the_dark"], found["kept"]) == ([], ["leaf1", "leaf3"])
     history = found["history"]
     # From nothing to A, two hundred changes, and one to B, of four cross-connects each.
     assert len(history) == (1 + 200 + 1) * 4

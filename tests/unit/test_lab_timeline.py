@@ -128,6 +128,9 @@ def test_a_row_whose_circuits_were_dark_for_longer_is_degraded() -> None:
     late = judge(replace(done, circuits=replace(changed, unmet=0, late_us=11_000.0)))
     assert late.level == "degraded"
     assert late.reasons[0] == "slices of circuits began up to 11.0 ms late, the shortest has 100 ms"
+    forgotten = judge(replace(done, circuits=replace(changed, unmet=0, complete=False)))
+    assert forgotten.level == "degraded"
+    assert forgotten.reasons[0].startswith("more circuits were set in one iteration than the controller remembers")
     given_up = judge(replace(done, circuits=replace(changed, unmet=0, error="ocs1 is not connected")))
     assert (given_up.level, given_up.reasons[0]) == (
         "invalid",
