@@ -205,5 +205,6 @@ def _plain(light: Light) -> dict[str, Any]:
 
 
 def _sleep_until(deadline: float) -> None:
+    """epoll's timeouts are whole milliseconds, rounded up: the last one is spent in turns with the other green threads."""
     while (left_s := deadline - time.monotonic()) > 0:
-        hub.sleep(left_s)
+        hub.sleep(max(left_s - 0.001, 0.0))
