@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from controller import POLICIES, Policy, policy_for, rules_of
 from controller.circuits.device import DEVICES, Manner, parse_device
+from controller.circuits.plan_file import circuits_from_data
 from controller.circuits.routing import OverCircuits
 from controller.circuits.uplinks import check_radix, uplinks
 from controller.demand import from_plain, merged
@@ -50,6 +51,9 @@ def arguments() -> argparse.ArgumentParser:
         help=f"route over circuits, set by REST, that are dark while they change: {', '.join(DEVICES)}, or a time",
     )
     parser.add_argument(
+        "--circuits", help="circuits that are set from the start, as PUT /circuits takes them: a JSON file"
+    )
+    parser.add_argument(
         "--in-the-dark", choices=("drop", "divert"), default="drop", help="what packets meet meanwhile (default drop)"
     )
     parser.add_argument(
@@ -78,7 +82,11 @@ def run(options: argparse.Namespace) -> None:
     manner = None if options.dark is None else manner_of(options, fabric)
     if manner:
         options.policy = "circuits"
-    chosen = OverCircuits({}) if manner else with_flows(policy_for(options.policy, fabric), fabric, options)
+    if options.circuits and not manner:
+        raise Refused("--circuits: say with --dark what device sets them")
+    chosen = (
+        over_circuits(options, fabric) if manner else with_flows(policy_for(options.policy, fabric), fabric, options)
+    )
     # A policy that cannot do this fabric is refused now, not when the first switch connects.
     rules_of(chosen, fabric)
     if options.port == options.rest_port != 0:
@@ -103,6 +111,17 @@ def manner_of(options: argparse.Namespace, fabric: Fabric) -> Manner:
     uplinks(fabric)
     check_radix(fabric, manner.device)
     return manner
+
+
+def over_circuits(options: argparse.Namespace, fabric: Fabric) -> Policy:
+    """Routing over those that are set from the start, none without `--circuits`."""
+    if options.circuits is None:
+        return OverCircuits({})
+    try:
+        data = json.loads(Path(options.circuits).read_text())
+    except (OSError, ValueError) as error:
+        raise Refused(f"--circuits {options.circuits}: {getattr(error, 'strerror', None) or error}") from error
+    return OverCircuits(circuits_from_data(data, uplinks(fabric), f"--circuits {options.circuits}"))
 
 
 def read_fabric(path: str) -> Fabric:

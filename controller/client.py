@@ -71,7 +71,8 @@ def circuits(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
 
 
 def circuit_history(rest_url: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
-    """GET /circuits/history: change, ocs, source, target, requested_us, achieved_us, met, of every cross-connect set."""
+    """GET /circuits/history: change, ocs, source, target, requested_us, achieved_us, met, up_s, down_s, of every
+    cross-connect that a change has set."""
     result: list[dict[str, Any]] = _get(rest_url, "/circuits/history", timeout_s)
     return result
 
@@ -95,7 +96,7 @@ def start_plan(rest_url: str, plan: dict[str, Any], timeout_s: float = TIMEOUT_S
 
 
 def stop_plan(rest_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """DELETE /plan: the circuits that are set stay."""
+    """DELETE /plan: the circuits that are set stay; answers when a change that is under way is complete."""
     result: dict[str, Any] = _ask(rest_url, "/plan", timeout_s, "DELETE", None)
     return result
 

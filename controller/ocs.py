@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.circuits.changing import CrossConnects, Phase, check_bijective, reconfiguration, rules_of
 from controller.circuits.device import Manner
-from controller.circuits.plan_file import circuits_from_texts, texts_of
+from controller.circuits.plan_file import circuits_from_data, texts_of
 from controller.circuits.routing import Circuits, OverCircuits, Ways
 from controller.circuits.uplinks import uplinks
 from controller.plan_runner import PlanRunner
@@ -23,15 +23,17 @@ log = logging.getLogger("controller")
 
 # Packet switches confirm within milliseconds; one that does not for so long has gone.
 _SETTLE_S, _POLL_S = 10.0, 0.001
-_REMEMBERED = 10_000
+_REMEMBERED = 20_000
 # Beyond this the dark time is the software's, not the device's.
 _MOST_OF_REQUESTED = 1.5
 
 
 @dataclass(frozen=True)
-class Dark:
-    """What one cross-connect took to come up. achieved_us: from the switch's confirmation that what its ports had before is
-    torn down, or from the beginning where they had nothing, until it confirmed this one: not less than requested_us."""
+class Light:
+    """One cross-connect: the dark before it, and from when until when light passed. achieved_us: from the switch's
+    confirmation that what its ports had before is torn down, or from the beginning where they had nothing, until it confirmed
+    this one: not less than requested_us. up_s, down_s: confirmed, on CLOCK_MONOTONIC, which all processes share; down_s:
+    None = it is still up."""
 
     change: int
     ocs: str
@@ -39,6 +41,8 @@ class Dark:
     target: int
     requested_us: float
     achieved_us: float
+    up_s: float
+    down_s: float | None = None
 
     @property
     def is_met(self) -> bool:
@@ -46,7 +50,7 @@ class Dark:
 
 
 class CircuitChanger:
-    """One change at a time; `history` has the last ones."""
+    """One change at a time; `past()` has the last cross-connects that were set."""
 
     def __init__(self, app: "FabricApp", manner: Manner) -> None:
         self._app = app
@@ -54,7 +58,8 @@ class CircuitChanger:
         self._lock = hub.BoundedSemaphore(1)
         self.plan = PlanRunner(app, self, manner.device.longest_dark_us)
         self.n_changes = 0
-        self.history: deque[Dark] = deque(maxlen=_REMEMBERED)
+        self._gone: deque[Light] = deque(maxlen=_REMEMBERED)
+        self._shining: dict[tuple[str, int], Light] = {}
         fabric = app.state.fabric
         self.uplinks = uplinks(fabric)
         self._ports = {
@@ -67,7 +72,12 @@ class CircuitChanger:
         assert isinstance(policy, OverCircuits)  # __main__ starts it with this one
         return policy
 
-    def set(self, wanted: Circuits) -> list[Dark]:
+    def wait(self) -> None:
+        """Until no change is under way."""
+        with self._lock:
+            pass
+
+    def set(self, wanted: Circuits) -> list[Light]:
         """Returns when the circuits are up and all packet switches route over them. Raises Refused, EmulationError."""
         for ocs, its in wanted.items():
             if ocs not in self._ports:
@@ -76,7 +86,7 @@ class CircuitChanger:
         with self._lock:
             return self._set({ocs: dict(wanted.get(ocs, {})) for ocs in self._ports})
 
-    def _set(self, wanted: Circuits) -> list[Dark]:
+    def _set(self, wanted: Circuits) -> list[Light]:
         present = {ocs: dict(self.policy.set_up.get(ocs, {})) for ocs in self._ports}
         dark_us = self._manner.device.dark_us(self.n_changes, self._manner.seed)
         planned = reconfiguration(
@@ -91,36 +101,65 @@ class CircuitChanger:
             raise EmulationError(f"{missing[0]} is not connected: its circuits stay as they are")
         self.n_changes += 1
         kept = {ocs: dict(its.items() & wanted[ocs].items()) for ocs, its in present.items()}
-        self._route(kept if self._manner.in_the_dark == "divert" else present)
+        diverting = self._manner.in_the_dark == "divert"
+        self._route(kept if diverting else present)
+        torn = {ocs: hub.Event() for ocs in planned}
         threads = [
-            hub.spawn(self._carry_out, ocs, phases, dark_us, raise_error=True) for ocs, phases in planned.items()
+            hub.spawn(self._carry_out, ocs, phases, dark_us, torn[ocs], raise_error=True)
+            for ocs, phases in planned.items()
         ]
-        found = [dark for thread in threads for dark in thread.wait()]
+        if not diverting:
+            # Routes change while it is dark, so that new circuits carry from when they are up; before, they would lead to
+            # where the old ones went.
+            for event in torn.values():
+                event.wait()
+            self._route(wanted)
+        found = [light for thread in threads for light in thread.wait()]
         self._route(None)
-        self.history.extend(found)
-        late = [dark for dark in found if not dark.is_met]
+        late = [light for light in found if not light.is_met]
         if late:
-            worst = max(dark.achieved_us for dark in late)
+            worst = max(light.achieved_us for light in late)
             log.warning("change %d: dark for %.0f us, %.0f were asked for", self.n_changes, worst, dark_us)
         return found
 
-    def _carry_out(self, ocs: str, phases: list[Phase], dark_us: float) -> list[Dark]:
-        """In a green thread for each optical switch: its phases, in time."""
-        found, now = [], dict(self.policy.set_up.get(ocs, {}))
+    def _carry_out(self, ocs: str, phases: list[Phase], dark_us: float, torn: Any) -> list[Light]:
+        """In a green thread for each optical switch: its phases, in time. torn: an event, set when nothing is torn down any
+        more."""
+        try:
+            return self._phases(ocs, phases, dark_us, torn)
+        finally:
+            torn.set()
+
+    def _phases(self, ocs: str, phases: list[Phase], dark_us: float, torn: Any) -> list[Light]:
+        found, now = list[Light](), dict(self.policy.set_up.get(ocs, {}))
         since = time.monotonic()
-        for phase in phases:
+        for number, phase in enumerate(phases):
+            if all(left.operation == "set-up" for left in phases[number:]):
+                torn.set()
             _sleep_until(since + phase.wait_us / 1e6)
             self._app.send({ocs: phase.steps}, self._app.datapaths)
             confirmed = time.monotonic()
             if phase.operation == "tear-down":
                 now = {i: o for i, o in now.items() if (i, o) not in phase.cross_connects}
+                self._went_down(ocs, phase, confirmed)
             else:
-                now |= dict(phase.cross_connects)
+                # Another dict: the policy holds the one before.
+                now = {**now, **dict(phase.cross_connects)}
                 achieved_us = (confirmed - since) * 1e6
-                found += [Dark(self.n_changes, ocs, i, o, dark_us, achieved_us) for i, o in phase.cross_connects]
+                lights = [
+                    Light(self.n_changes, ocs, i, o, dark_us, achieved_us, confirmed) for i, o in phase.cross_connects
+                ]
+                self._shining.update(((ocs, light.source), light) for light in lights)
+                found += lights
             since = confirmed
             self._holds(ocs, now)
         return found
+
+    def _went_down(self, ocs: str, phase: Phase, at_s: float) -> None:
+        for source, _ in phase.cross_connects:
+            # Those that were set from the start were never set by a change.
+            if light := self._shining.pop((ocs, source), None):
+                self._gone.append(replace(light, down_s=at_s))
 
     def _holds(self, ocs: str, cross_connects: CrossConnects) -> None:
         """What the switch has confirmed: both sides of the comparison that convergence makes, so that it changes nothing."""
@@ -143,10 +182,8 @@ class CircuitChanger:
 
     def set_by_name(self, texts: Any) -> dict[str, Any]:
         """['leaf1 - leaf2', ...] are all circuits from now on. Raises Refused, in the words of a plan file."""
-        if not isinstance(texts, list):
-            raise Refused("circuits must be a list, such as ['leaf1:5 - leaf2:5', 'leaf3 > leaf4']")
-        found = self.set(circuits_from_texts(texts, self.uplinks, "circuits"))
-        return {"changed": [_plain(dark) for dark in found], **self.summary()}
+        found = self.set(circuits_from_data(texts, self.uplinks, "circuits"))
+        return {"changed": [_plain(light) for light in found], **self.summary()}
 
     def summary(self) -> dict[str, Any]:
         set_up = self.policy.set_up
@@ -160,13 +197,14 @@ class CircuitChanger:
         }
 
     def past(self) -> list[dict[str, Any]]:
-        return [_plain(dark) for dark in self.history]
+        return [_plain(light) for light in (*self._gone, *self._shining.values())]
 
 
-def _plain(dark: Dark) -> dict[str, Any]:
-    return {**asdict(dark), "met": dark.is_met}
+def _plain(light: Light) -> dict[str, Any]:
+    return {**asdict(light), "met": light.is_met}
 
 
 def _sleep_until(deadline: float) -> None:
+    """epoll's timeouts are whole milliseconds, rounded up: the last one is spent in turns with the other green threads."""
     while (left_s := deadline - time.monotonic()) > 0:
-        hub.sleep(left_s)
+        hub.sleep(max(left_s - 0.001, 0.0))

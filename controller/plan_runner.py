@@ -43,8 +43,9 @@ class PlanRunner:
         return self.summary()
 
     def stop(self) -> dict[str, Any]:
-        """The circuits that are set stay."""
+        """The circuits that are set stay. A change that is under way is completed first, so that the next plan finds none."""
         self._plan = None
+        self._changer.wait()
         return self.summary()
 
     def summary(self) -> dict[str, Any]:

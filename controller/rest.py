@@ -1,6 +1,7 @@
 """What the controller tells over HTTP, as JSON: GET /status, /fabric, /links, /policy, /ports, /flows and /rules[/SWITCH].
 
-With optical switches: GET /circuits, and /circuits/history with the dark time of each that was set.
+With optical switches: GET /circuits, and /circuits/history with the dark time of each that was set, and from when until when
+it was up.
 
 And what it is told: PUT /circuits sets circuits, all that there are from now on; PUT /plan begins a plan, DELETE /plan ends
 it, GET /plan tells how far it is; POST /flows announces flows, DELETE /flows withdraws them, all or those in the body.

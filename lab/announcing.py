@@ -3,6 +3,7 @@
 import numpy as np
 
 from controller import Policy, policy
+from controller.circuits.routing import OverCircuits
 from controller.demand import MAX_DEMANDS, Demand
 from controller.flow import Flow
 from controller.policy import Announced
@@ -12,7 +13,9 @@ from traffic.transport import WireFlow
 
 
 def routing(planned: Plan, emulated: Fabric) -> Policy:
-    """The run's policy; one that places announced flows has been told the run's."""
+    """The run's policy; one that places announced flows has been told the run's. Of circuits those of the first slice."""
+    if planned.circuits:
+        return OverCircuits(planned.circuits.slices[0].circuits)
     chosen = policy(planned.experiment.routing)
     return chosen.announced(emulated, to_announce(planned, emulated)) if isinstance(chosen, Announced) else chosen
 

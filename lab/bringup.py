@@ -14,6 +14,7 @@ from typing import Any
 from controller import client
 from controller.demand import Demand, to_plain
 from lab import hop_budget
+from lab.circuits import SetUp
 from lab.errors import LabError
 from lab.progress import Progress
 from lab.relay import controller_target
@@ -25,6 +26,7 @@ from topologies.mininet_adapter import FabricNet
 CONTROLLER_PORT = 6653
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _READY_DEADLINE_S = 30.0
+_URGENT_NICENESS = -10
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Lab:
 def lab_up(
     fabric: Fabric,
     *,
-    policy: str | None,
+    policy: str | SetUp | None,
     mtu: int,
     addressing: str = "l3",
     controller: str | None = None,
@@ -55,7 +57,8 @@ def lab_up(
 ) -> Iterator[Lab]:
     """Everything up when the block begins: ports added, links shaped, rules confirmed by barriers.
 
-    policy: its name or file; None = no controller at all. controller: the user's own, reached through the relay.
+    policy: its name or file, or where routes follow circuits what is set up of them; None = no controller at all.
+    controller: the user's own, reached through the relay.
     announced: flows that the policy places from the start.
     """
     progress.step("starting Open vSwitch")
@@ -97,17 +100,17 @@ def lab_up(
         progress.done()
 
 
-def _start_controller(fabric: Fabric, policy: str, announced: Sequence[Demand]) -> "subprocess.Popen[bytes]":
+def _start_controller(fabric: Fabric, policy: str | SetUp, announced: Sequence[Demand]) -> "subprocess.Popen[bytes]":
     fabric_file = RUN_DIR / "fabric.json"
     fabric_file.write_text(fabric.to_json())
-    arguments: list[Any] = ["--fabric", fabric_file, "--policy", policy, "--port", CONTROLLER_PORT]
-    arguments += ["--rest-port", REST_PORT]
+    arguments: list[Any] = ["--fabric", fabric_file, "--port", CONTROLLER_PORT, "--rest-port", REST_PORT]
+    arguments += _over_circuits(policy) if isinstance(policy, SetUp) else ["--policy", policy]
     if announced:
         flows_file = RUN_DIR / "flows.json"
         flows_file.write_text(json.dumps([to_plain(demand) for demand in announced]))
         arguments += ["--flows", flows_file]
     with (RUN_DIR / "controller.log").open("wb") as log:
-        return subprocess.Popen(
+        started = subprocess.Popen(
             [sys.executable, "-m", "controller", *map(str, arguments)],
             # Not its directory: a policy file's relative path is the user's.
             env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
@@ -117,6 +120,22 @@ def _start_controller(fabric: Fabric, policy: str, announced: Sequence[Demand]) 
             # Ctrl-C at the prompt is for the command there, not for its process group.
             start_new_session=True,
         )
+    if isinstance(policy, SetUp):
+        # It sleeps through each dark time, and has to be on time at its end, whoever computes.
+        os.setpriority(os.PRIO_PROCESS, started.pid, _URGENT_NICENESS)
+    return started
+
+
+def _over_circuits(circuits: SetUp) -> list[Any]:
+    circuits_file = RUN_DIR / "circuits.json"
+    circuits_file.write_text(json.dumps(circuits.circuits))
+    given = {
+        "dark": circuits.dark,
+        "in-the-dark": circuits.in_the_dark,
+        "seed": circuits.seed,
+        "circuits": circuits_file,
+    }
+    return [f"--{option}={value}" for option, value in given.items()]
 
 
 def _wait_ready(process: "subprocess.Popen[bytes]") -> None:

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from controller import POLICIES
+from controller.circuits.device import DEVICES
+from controller.circuits.schedulers import SCHEDULERS
 from lab import machine, terminal
 from lab.errors import LabError
 from lab.experiment import (
     ADDRESSING,
+    IN_THE_DARK,
     NOT_OF_THE_TRAFFIC,
     PLACEMENTS,
     RELIABILITIES,
@@ -57,6 +60,9 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
+    "circuits": ((), "NAME[:K=V,...]", f"optical: {', '.join(SCHEDULERS)}, ./FILE.py:FUNCTION, or a plan: FILE.toml or .csv"),
+    "dark": ((), "NAME|TIME", f"how long circuits that change are dark: {', '.join(DEVICES)}, or a time such as 20us+5us~1us"),
+    "in_the_dark": ((), "MODE", f"what packets meet meanwhile: {' or '.join(IN_THE_DARK)}"),
     "collective": ((), "NAME", f"{', '.join(COLLECTIVES)}; or a traffic pattern: {', '.join(PATTERNS)}"),
     "algorithm": ((), "NAME[,...]|all", ", ".join(sorted({a for c in COLLECTIVES.values() for a in c}))),
     "schedule": ((), "[FORMAT:]FILE", f"of your own, in a collective's place: {', '.join(FORMATS)}"),

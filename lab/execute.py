@@ -22,6 +22,7 @@ from lab.run import FAILED, INTERRUPTED, INVALID, TERMINATED, complain, delays, 
 from lab.sandbox import RUN_DIR, Terminated
 from lab.scale import Scale
 from lab.site import Site
+from lab.switching import all_the_time
 from lab.verdict import judge
 from topologies import namespaces, syscalls
 from traffic.transport import TransportCounters
@@ -33,7 +34,8 @@ _SEGMENTS = ("OutSegs", "RetransSegs")
 def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress: Progress) -> int:
     """Returns the worst exit status of the job's processes; where that is 0 but the fabric was not as asked, 1."""
     asked = site.experiment.to_dict()
-    record = new_record(site, scale, {SETTINGS[key].field: asked[SETTINGS[key].field] for key in NOT_OF_THE_TRAFFIC})
+    settings = {SETTINGS[key].field: asked[SETTINGS[key].field] for key in NOT_OF_THE_TRAFFIC}
+    record = new_record(site, scale, settings | site.resolved)
     if folder is None:
         folder = results.new_folder(Path("results"), site.fabric.name, f"exec-{job.name}", datetime.now().astimezone())
     status, failures, result = FAILED, [], None
@@ -77,7 +79,8 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
         _children_s(),
     )
     began = time.monotonic()
-    outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
+    with all_the_time(site, scale):
+        outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
     busy = (began, time.monotonic())
     used_s = _children_s() - used_s
     window = monitor.window(start, monitor.mark())

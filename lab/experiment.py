@@ -45,6 +45,7 @@ MAX_QPS = 256
 MAX_ENTROPY = 2**14
 RELIABILITIES = ("go-back-N", "selective")
 PLACEMENTS = ("contiguous", "strided", "random")
+IN_THE_DARK = ("drop", "divert")
 # What a schedule of the user's own says itself, or what is not done to one.
 _OF_SCHEDULES = (
     "collective", "algorithm", "workload", "channels", "slice_bytes", "helpers_at", "helper_rate", "flows_per_host",
@@ -68,11 +69,11 @@ class Experiment:
     channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the
     largest size's, None = whole messages; congestion_control: None = the transport's own; of RoCEv2: qps, queue pairs of a
     connection; path_mtu, payload of a packet, None = the largest that fits; spread, of what keeps its UDP source port, over
-    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; helpers_at: the
-    switches of the reducers or parameter servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps:
-    of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every host; min_bytes
-    to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit
-    the machine and time_limit_s.
+    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark,
+    in_the_dark: of optical switches, None = lab.circuits' defaults; helpers_at: the switches of the reducers or parameter
+    servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's,
+    of a reducer times those that it speaks to; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests'
+    `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of traffic.workloads.training.Training and lab.workload.Stragglers;
@@ -91,6 +92,9 @@ class Experiment:
     addressing: str = "l3"
     routing: str = "ecmp"
     controller: str | None = None
+    circuits: str | None = None
+    dark: str | None = None
+    in_the_dark: str | None = None
     collective: str = "all_reduce"
     algorithm: str | None = None
     schedule: str | None = None
@@ -319,6 +323,9 @@ SETTINGS: dict[str, Setting] = {
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),
         _setting("routing", "controller", _controller),
+        _setting("circuits", "circuits", _text),
+        _setting("circuits", "dark", _text),
+        _setting("circuits", "in_the_dark", _choice(IN_THE_DARK)),
         _setting("traffic", "collective", _text),
         _setting("traffic", "algorithm", _text),
         _setting("traffic", "schedule", _schedule),
@@ -359,7 +366,7 @@ SETTINGS: dict[str, Setting] = {
 }
 # Those that say nothing of what is sent, how often and how much: all that a program of the user's own leaves to say.
 NOT_OF_THE_TRAFFIC = (
-    *(s.key for s in SETTINGS.values() if s.table in ("fabric", "routing")), "placement", "ranks", "scale", "seed",
+    *(s.key for s in SETTINGS.values() if s.table in ("fabric", "routing", "circuits")), "placement", "ranks", "scale", "seed",
 )  # fmt: skip
 TABLES = tuple(dict.fromkeys(s.table for s in SETTINGS.values()))
 assert {s.field for s in SETTINGS.values()} == {f.name for f in fields(Experiment)}

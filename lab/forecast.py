@@ -85,6 +85,8 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
         return Forecast(
             planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
         )
+    if planned.circuits and len(planned.circuits.slices) > 1:
+        return Forecast(planned, emulated, unknown="circuits change while it runs")
     chosen = routing(planned, emulated)
     if isinstance(chosen, Reactive):
         return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
@@ -101,7 +103,7 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
             unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
             return Forecast(planned, emulated, unknown=unknown)
         except DataPlaneError as error:
-            raise LabError(f"routing {planned.experiment.routing} does not carry this traffic: {error}") from None
+            raise LabError(f"routing {planned.routing} does not carry this traffic: {error}") from None
     return Forecast(planned, emulated, paths, ack_paths)
 
 
@@ -137,7 +139,7 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
     expectations = [_row(expected, size, prediction, scale) for size, prediction in found]
     experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
     print(
-        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {experiment.routing}, {nic}"
+        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
     )
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
     if planned.helpers:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 import traffic
 from controller import policy
+from controller.circuits.plan import Plan as CircuitPlan
+from controller.circuits.slices import DemandMatrix
 from controller.policy import Announced
 from lab import imports, sending
 from lab.errors import LabError
@@ -100,8 +102,32 @@ class Plan(Site):
         return self.interfaces.of_sends(self.schedule.src, self.schedule.dst)[0].astype(np.int64)
 
     @cached_property
+    def demand(self) -> DemandMatrix:
+        """[from, to] of the ends that circuits join: bytes of the largest size with their headers, hardware units."""
+        return self.demand_of(self._asked_bytes[-1])
+
+    def demand_of(self, size_bytes: int) -> DemandMatrix:
+        assert self.optical
+        s, framing = self.schedule, self.framing
+        on_the_wire = self._shares * size_bytes * framing.frame_bytes / framing.payload_bytes
+        remote = ~s.is_local
+        return self.optical.demand(self.hosts, s.src[remote], s.dst[remote], on_the_wire[remote])
+
+    def circuits_for(self, size_bytes: int) -> CircuitPlan | None:
+        """Where circuits change while it runs: what they do for this size."""
+        if self.circuits is None or len(self.circuits.slices) == 1:
+            return None
+        assert self.optical
+        return self.optical.plan(self.demand_of(size_bytes))
+
+    @cached_property
     def switches(self) -> NDArray[np.float64]:
         """(sends,) that each crosses; inf where it has no path."""
+        if self.optical:
+            remote = ~self.schedule.is_local
+            crossed = np.zeros(len(remote))
+            crossed[remote] = self.crossed(self.schedule.src[remote], self.schedule.dst[remote])
+            return crossed
         return switches_crossed(self.fabric, self.hosts, self.schedule, self.interfaces)
 
     @cached_property
@@ -287,6 +313,8 @@ def plan(experiment: Experiment) -> Plan:
         experiment, chosen.topology, fabric, hosts, schedule, b_acc_mbps(fabric, chosen.members), slices, job
     )
     planned.sizes(experiment.scale or Scale())
+    if planned.optical and planned.circuits:
+        planned.optical.to_begin_with(planned.circuits, planned.demand)
     require_shapeable(planned)
     # More connections than a host has ports for are refused here.
     wire_flows(planned, fabric)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from lab import charts
+from lab import charts, timeline_chart
 from lab.kpis import jfi, mmr, parallel_uplinks
-from lab.rows import LinkTotal, RowResult, RunRecord
+from lab.rows import CircuitTotal, LinkTotal, RowResult, RunRecord
 from topologies import drawing
 from topologies.fabric import Fabric
 from topologies.units import format_rate, format_size
@@ -56,6 +56,7 @@ def html(record: RunRecord) -> str:
         _transport(record.rows),
         _bandwidth(record),
         _picture(record, fabric),
+        _circuits(record),
         _links(record, fabric),
         _what_ran(record),
     )
@@ -179,6 +180,38 @@ def _shown_totals(record: RunRecord) -> list[LinkTotal]:
     """Those of the largest size: the one least disturbed by starts and ends."""
     largest = max((t.size_bytes for t in record.link_totals), default=0)
     return [t for t in record.link_totals if t.size_bytes == largest]
+
+
+def _circuits(record: RunRecord) -> str:
+    if not record.circuit_totals:
+        return ""
+    e, largest = record.experiment, max(total.size_bytes for total in record.circuit_totals)
+    dilation = record.scale["time_dilation"]
+    head = (
+        "size", "circuits set", "dark for longer than asked", "dark asked", "longest", "duty cycle planned", "measured",
+        "slices late by", "bytes by circuits", "by packets", "lost in the dark",
+    )  # fmt: skip
+    drawn = timeline_chart.timeline([one for one in record.circuits if one.size_bytes == largest], dilation)
+    return (
+        f"<h2>Circuits</h2><p class='soft'>{escape(e['circuits'])} on {escape(e['dark'])}; in the dark: "
+        f"{escape(e['in_the_dark'])}. A circuit set is one way.</p>"
+        + _table(head, [_circuit_cells(total, dilation) for total in record.circuit_totals])
+        + f"<figure>{drawn}<figcaption>Circuits during {format_size(largest)}, by the uplink that sends: black is dark, red dark "
+        "for longer than asked. All stand in circuits.csv.</figcaption></figure>"
+    )
+
+
+def _circuit_cells(t: CircuitTotal, dilation: float) -> tuple[str, ...]:
+    changed = t.shortest_slice_us > 0
+
+    def time(emulated_us: float) -> str:
+        return _duration(emulated_us / 1e6 / dilation) if changed else "-"
+
+    return (
+        format_size(t.size_bytes), str(t.set_up), str(t.unmet), time(t.requested_dark_us), time(t.worst_dark_us),
+        _share(t.planned_duty_cycle), _share(t.duty_cycle), time(t.late_us), f"{t.bytes_by_circuits:,}",
+        f"{t.bytes_by_packets:,}", f"{t.bytes_lost:,}",
+    )  # fmt: skip
 
 
 def _links(record: RunRecord, fabric: Fabric) -> str:

@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -22,9 +23,11 @@ import pyarrow.parquet as pq
 from lab import nccl, report
 from lab.errors import LabError
 from lab.rows import (
+    CIRCUIT_COLUMNS,
     ITERATION_COLUMNS,
     LINK_COLUMNS,
     ROW_COLUMNS,
+    CircuitRecord,
     IterationRecord,
     LinkSamples,
     LinkTotal,
@@ -74,6 +77,9 @@ def write(folder: Path, record: RunRecord) -> None:
         _write_parquet(folder / "results.parquet", row_table(record.rows))
         _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
         _write_parquet(folder / "links.parquet", link_table(record.links))
+        if record.circuit_totals:
+            _write(folder / "circuits.csv", circuits_text(record.circuits))
+            _write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
     except OSError as error:
         raise _unwritable(folder, error) from None
 
@@ -110,6 +116,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "ranks": list(record.hosts),
         "helpers": record.helpers,
         "fabric": record.fabric,
+        **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
     }
 
 
@@ -130,6 +137,21 @@ def links_text(totals: Iterable[LinkTotal]) -> str:
     writer.writerow(_LINKS_COLUMNS)
     writer.writerows([getattr(total, name) for name in _LINKS_COLUMNS] for total in totals)
     return text.getvalue()
+
+
+def circuits_text(circuits: Iterable[CircuitRecord]) -> str:
+    """Header, and a line for each way of each circuit while it was up."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CIRCUIT_COLUMNS)
+    for one in circuits:
+        values = (getattr(one, name) for name in CIRCUIT_COLUMNS)
+        writer.writerow("" if isinstance(v, float) and math.isnan(v) else v for v in values)
+    return text.getvalue()
+
+
+def circuit_table(circuits: Sequence[CircuitRecord]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(one) for one in circuits], _schema(CircuitRecord, CIRCUIT_COLUMNS))
 
 
 def row_table(rows: Sequence[RowResult]) -> pa.Table:

@@ -3,22 +3,26 @@
 import math
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lab import kpis
+from controller.circuits.plan import Plan as CircuitPlan
+from lab import kpis, timeline
 from lab.bringup import Lab
+from lab.circuits import plan_data
 from lab.fluid import Prediction
 from lab.forecast import Forecast
 from lab.monitor import Monitor, Window
 from lab.observed import Losses, direction, frame_s, link_samples, link_totals, observed, switch_queue_frames
 from lab.plan import Size
 from lab.progress import Progress
-from lab.rows import InPlace, IterationRecord, RowResult, RunRecord
+from lab.rows import CircuitTotal, InPlace, IterationRecord, RowResult, RunRecord
 from lab.scale import Scale
 from lab.sending import resent_for
+from lab.switching import switching
 from lab.verdict import Verdict, collision_notes, judge
 from lab.workload import mean_report, step_columns
 from topologies.units import format_size
@@ -62,12 +66,16 @@ class RowMeasurement:
         # The iterations, and of those when a send was outstanding: ranks that compute send nothing.
         self._busy: list[tuple[float, float]] = []
         self._outstanding: list[tuple[float, float]] = []
+        self._switching = switching(expected.plan, scale)
+        self._circuits: CircuitPlan | None = None
         self._halves = {False: _Half()} | ({True: _Half()} if self._e.in_place else {})
 
     def measure(self, size: Size) -> RowResult:
         """What was measured before an interruption is kept, in a row that says so."""
         dilation = self._scale.time_dilation
         replay = Replay(self._plan.schedule, size.count, self._transport, time_dilation=dilation)
+        if changing := self._plan.circuits_for(size.size_bytes):
+            self._circuits = changing.dilated(dilation)
         buffers = [np.zeros(size.count, dtype=np.float32) for _ in self._plan.hosts]
         for i in range(self._e.warmup_iterations):
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
@@ -93,7 +101,13 @@ class RowMeasurement:
     def _iterate(self, replay: Replay, buffers: Buffers) -> IterationResult:
         for rank, buffer in enumerate(buffers):
             values.fill(buffer, self._plan.schedule, rank)
-        return replay.run(buffers, lifeline=self._lab.daemons.lifeline.fileno())
+        with self._carrying_out_circuits():
+            return replay.run(buffers, lifeline=self._lab.daemons.lifeline.fileno())
+
+    def _carrying_out_circuits(self) -> AbstractContextManager[None]:
+        if not (self._switching and self._circuits and self._plan.optical):
+            return nullcontext()
+        return self._switching.carrying_out(plan_data(self._circuits, self._plan.optical.joined))
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
         result = self._iterate(replay, buffers)
@@ -174,6 +188,7 @@ class RowMeasurement:
         self._keep_links(size, window, planned, losses)
         if not self._expected.unknown:
             self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
+        circuits = self._keep_circuits(size, window)
         evidence = replace(
             observed(self._lab, self._plan, window, losses),
             iterations_done=done,
@@ -195,6 +210,7 @@ class RowMeasurement:
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
             more_frames=self._plan.more_frames(self._scale),
+            circuits=circuits,
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
 
@@ -219,7 +235,7 @@ class RowMeasurement:
         at_hosts = losses.at_hosts(self._lab.fabric)
         return RowResult(
             fabric=self._lab.fabric.name,
-            routing=e.routing,
+            routing=plan.routing,
             collective=plan.collective,
             algorithm=plan.algorithm,
             transport=self._transport.name,
@@ -293,6 +309,32 @@ class RowMeasurement:
     @property
     def _frame_s(self) -> float:
         return frame_s(self._plan, self._scale)
+
+    def _keep_circuits(self, size: Size, window: Window) -> CircuitTotal | None:
+        plan, optical, made = self._plan.circuits, self._plan.optical, self._switching
+        if not plan or not optical or len(window.at_s) < 2:
+            return None
+        size_bytes, origin_s = size.size_bytes, self._monitor.origin_s
+        seen = link_samples(self._lab.fabric, window, origin_s)
+        if made:
+            records = timeline.from_history(made.history, optical, seen, size_bytes=size_bytes, origin_s=origin_s)
+        else:
+            records = timeline.all_along(plan.slices[0].circuits, optical, seen, size_bytes=size_bytes)
+        late_us, error = (made.late_us, made.error) if made else (0.0, None)
+        complete = made is None or made.complete
+        found = timeline.total(
+            records,
+            optical,
+            self._circuits,
+            seen,
+            size_bytes=size_bytes,
+            late_us=late_us,
+            error=error,
+            complete=complete,
+        )
+        self._record.circuits += records
+        self._record.circuit_totals.append(found)
+        return found
 
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
         self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))

@@ -163,6 +163,57 @@ class LinkTotal:
     utilisation: float
 
 
+@dataclass(frozen=True)
+class CircuitRecord:
+    """One way of a circuit while it was up, as far as that was within a row's timed iterations; all emulated.
+
+    source, target: the ends of its cables, as 'leaf1:5'; up_s, down_s: since the run's start; requested_dark_us,
+    achieved_dark_us: of the dark before it, nan where it was set before the first packet; met: whether the achieved one is near
+    the requested; bytes_sent: by the optical switch to its target, between counters that are read ten times a second.
+    """
+
+    size_bytes: int
+    ocs: str
+    source: str
+    target: str
+    up_s: float
+    down_s: float
+    requested_dark_us: float
+    achieved_dark_us: float
+    met: bool
+    bytes_sent: int
+
+
+CIRCUIT_COLUMNS = tuple(f.name for f in fields(CircuitRecord))
+
+
+@dataclass(frozen=True)
+class CircuitTotal:
+    """What circuits did during one row's timed iterations. Emulated times.
+
+    set_up: one-way circuits that changes set; unmet: of them, dark for longer than asked; planned_duty_cycle: 1 without changes;
+    duty_cycle: the share of the time, between the changes that were seen, in which ports of circuits had light;
+    shortest_slice_us: 0 without changes; late_us: the latest begin of a slice, after its time; bytes_by_circuits,
+    bytes_by_packets: that left ends over optical switches, and over links to other switches; bytes_lost: that went into an
+    optical switch and did not come out; error: why the plan was given up; complete: whether all that were set are known.
+    """
+
+    size_bytes: int
+    set_up: int
+    unmet: int
+    requested_dark_us: float
+    worst_dark_us: float
+    planned_duty_cycle: float
+    duty_cycle: float
+    shortest_slice_us: float
+    late_us: float
+    bytes_by_circuits: int
+    bytes_by_packets: int
+    bytes_lost: int
+    error: str | None = None
+    complete: bool = True
+
+
 @dataclass
 class RunRecord:
     """Everything that goes into a results folder; rows are added as they come, so that an interrupted run keeps them.
@@ -188,3 +239,5 @@ class RunRecord:
     links: list[LinkSamples] = field(default_factory=list)
     link_totals: list[LinkTotal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    circuits: list[CircuitRecord] = field(default_factory=list)
+    circuit_totals: list[CircuitTotal] = field(default_factory=list)

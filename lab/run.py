@@ -26,6 +26,7 @@ from lab.rows import DATAPATHS, Output, RunRecord, json_value
 from lab.sandbox import Terminated
 from lab.scale import Scale
 from lab.site import Site
+from lab.switching import all_the_time
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
@@ -87,7 +88,7 @@ def prompt(plan: Plan, scale: Scale) -> int:
     emulated = scale.fabric(plan.fabric)
     setLogLevel("info")
     try:
-        with _lab(plan, scale, Progress()) as lab:
+        with _lab(plan, scale, Progress()) as lab, all_the_time(plan, scale):
             terminal.show(
                 f"{len(emulated.hosts)} hosts, {len(emulated.switches)} switches; rates / {scale.rate_scale:g}; "
                 f"{DATAPATHS[lab.datapath]}. Try:",
@@ -124,7 +125,7 @@ def lab_of(
     e = site.experiment
     return lab_up(
         scale.fabric(site.fabric),
-        policy=e.routing,
+        policy=site.set_up(scale) or e.routing,
         announced=announced,
         mtu=e.mtu,
         addressing=e.addressing,
@@ -171,7 +172,7 @@ def _as_resolved(plan: Plan, scale: Scale) -> dict[str, Any]:
     if plan.workload:
         (size,) = plan.sizes(scale)
         said |= {"min_bytes": size.size_bytes, "max_bytes": size.size_bytes}
-    return plan.experiment.to_dict() | said
+    return plan.experiment.to_dict() | said | plan.resolved
 
 
 def new_record(site: Site, scale: Scale, experiment: Mapping[str, Any]) -> RunRecord:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import traffic
+from lab.circuits import optical
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.helpers import Helpers
@@ -31,7 +32,9 @@ def schedule_of(chosen: Site, helpers: Helpers | None, own: Schedule | None = No
     if helpers:
         layout = replace(layout, parents=helpers.parents, n_servers=len(helpers.at))
     schedule = own or _found(e.collective, e.algorithm, layout, fabric, hosts, at, _demand(e))
-    require_paths(e.collective, schedule, layout, fabric, hosts, at)
+    # Paths over circuits are those of the plan that is made for the schedule.
+    if chosen.optical is None:
+        require_paths(e.collective, schedule, layout, fabric, hosts, at)
     return with_channels(schedule, e.channels) if e.channels > 1 else schedule
 
 
@@ -80,7 +83,8 @@ def workload_of(e: Experiment, fabric: Fabric, hosts: Sequence[str]) -> Workload
 
     made = workload(e, len(hosts), algorithm)
     at = interfaces(fabric, hosts)
-    require_paths(made.name, made.planned.schedule, Layout(len(hosts), at.domains), fabric, hosts, at)
+    if optical(e, fabric) is None:
+        require_paths(made.name, made.planned.schedule, Layout(len(hosts), at.domains), fabric, hosts, at)
     return made
 
 

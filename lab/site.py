@@ -3,12 +3,17 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import controller
+from controller.circuits.plan import Plan as CircuitPlan
+from controller.circuits.plan_file import texts_of
+from controller.circuits.slices import DemandMatrix
 from lab import sending
+from lab.circuits import Optical, SetUp, bridges_crossed, device_text, optical
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.helpers import Helpers, helpers_of, role_needed
@@ -70,6 +75,58 @@ class Site:
         """Some link has a delay, asked for or the topology's own."""
         return any(link.delay_us > 0 for link in self.fabric.links)
 
+    @cached_property
+    def optical(self) -> Optical | None:
+        """What the experiment wants of the fabric's optical switches; None where it has none, or they are not ours to set."""
+        return optical(self.experiment, self.fabric)
+
+    @property
+    def routing(self) -> str:
+        """As the results call it."""
+        return f"circuits:{self.optical.source}" if self.optical else self.experiment.routing
+
+    @property
+    def resolved(self) -> dict[str, str]:
+        """Settings whose value the fabric decides."""
+        if not self.optical:
+            return {}
+        return {
+            "routing": self.routing,
+            "circuits": self.optical.source,
+            "dark": self.optical.device.name,
+            "in_the_dark": self.optical.in_the_dark,
+        }
+
+    @cached_property
+    def demand(self) -> DemandMatrix:
+        """[from, to] of the ends that circuits join, where there are any: what a program sends is not known, so every rank
+        sends as much to every other."""
+        assert self.optical
+        src, dst = np.divmod(np.arange(self.ranks**2), self.ranks)
+        return self.optical.demand(self.hosts, src, dst, np.full(len(src), 1e9))
+
+    @cached_property
+    def circuits(self) -> CircuitPlan | None:
+        """Where there are optical switches: what they are to do."""
+        return self.optical.plan(self.demand) if self.optical else None
+
+    def set_up(self, scale: Scale) -> SetUp | None:
+        """What the controller is told of circuits, every time multiplied as the scale says."""
+        if not self.optical or not self.circuits:
+            return None
+        return SetUp(
+            device_text(self.optical.device.dilated(scale.time_dilation)),
+            self.optical.in_the_dark,
+            self.experiment.seed,
+            tuple(texts_of(self.optical.to_begin_with(self.circuits, self.demand), self.optical.joined)),
+        )
+
+    def crossed(self, src: NDArray[np.signedinteger[Any]], dst: NDArray[np.signedinteger[Any]]) -> NDArray[np.float64]:
+        """(sends,) switches between ranks, over the network outside their HB domains; inf where there is no way."""
+        if self.circuits:
+            return bridges_crossed(self.fabric, self.circuits.slices, self.hosts, src, dst)
+        return Distances(self.fabric).links_between(self.hosts, src.astype(np.int32), dst.astype(np.int32)) + 1
+
     @property
     def nic_mbps(self) -> float:
         """The fastest NIC of a rank."""
@@ -88,7 +145,7 @@ class Site:
         """While every rank sends at its NIC's rate to the one half-way round: whatever a program does, switches see little more.
         Its bytes are its own: no size is to be divided."""
         src = np.arange(self.ranks)
-        crossed = Distances(self.fabric).links_between(self.hosts, src, (src + self.ranks // 2) % self.ranks) + 1
+        crossed = self.crossed(src, (src + self.ranks // 2) % self.ranks)
         frames_per_s = (
             self.nic_mbps_by_rank * 1e6 / 8 / self.framing.payload_bytes * (1 + 1 / self.framing.frames_per_ack)
         )

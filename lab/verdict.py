@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parallel_uplinks
-from lab.rows import Level
+from lab.rows import CircuitTotal, Level
 from lab.scale import MIN_FRAMES_PER_STEP
 from topologies import Fabric, Port
 from topologies.delay_line import Report
@@ -50,6 +50,8 @@ STRAY_FRAMES = 2
 MAX_RETRANSMIT_SHARE = 0.01
 # Of the shortest delay: frames that left the impairment hop later than this (p99) were not delayed as asked.
 MAX_HOP_LATE_SHARE = 0.25
+# Of the shortest slice: what begins later than this has carried that much less than planned.
+MAX_SLICE_LATE_SHARE = 0.1
 # Standard deviations of the binomial between losses asked for and counted: by chance one row in 15 000 is further off.
 MAX_LOSS_SIGMAS = 4.0
 
@@ -68,6 +70,7 @@ class Evidence:
     timeouts: of the transport's retransmission timers; segments: data frames that the plan sends; loss_asked: probability
     of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the impairment hop,
     hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one, shortest first;
+    circuits: what they did, None = there are none;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
 
@@ -105,6 +108,11 @@ class Evidence:
     counted_bytes: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     more_frames: str = ""
+    circuits: CircuitTotal | None = None
+
+    @property
+    def circuits_change(self) -> bool:
+        return self.circuits is not None and self.circuits.shortest_slice_us > 0
 
 
 @dataclass(frozen=True)
@@ -158,8 +166,10 @@ def _stood_still(e: Evidence) -> Iterator[str]:
     if e.datapath_stopped_s > 0:
         yield f"the switch process was stopped for {e.datapath_stopped_s:.1f} s"
     under_way_s = LINKS_PER_ROUND_TRIP * max(e.delays_us, default=0.0) / 1e6
-    # With losses asked for, TCP may wait for its timers, each twice as long as the one before; RoCEv2 tells of its own.
-    if e.stall_s is not None and e.stall_s > MAX_STALL_S + under_way_s and not (e.loss_asked or e.timeouts):
+    # With losses asked for, TCP may wait for its timers, each twice as long as the one before; RoCEv2 tells of its own. So it
+    # may in the dark, and while a pair has no circuit.
+    expected = e.loss_asked or e.timeouts or e.circuits_change
+    if e.stall_s is not None and e.stall_s > MAX_STALL_S + under_way_s and not expected:
         yield f"the fabric stood still for {e.stall_s:.1f} s while sends were outstanding"
 
 
@@ -189,6 +199,11 @@ def _miscounted(e: Evidence) -> Iterator[str]:
             f"{e.links.get(worst, worst)} ({worst}) carried {e.counted_bytes.get(worst, 0):,} bytes where the schedule "
             f"sends {e.planned_bytes[worst]:,.0f} ({off[worst]:+.1%})"
         )
+
+
+def _plan_given_up(e: Evidence) -> Iterator[str]:
+    if e.circuits and e.circuits.error:
+        yield f"the plan of circuits was given up: {e.circuits.error}"
 
 
 def _too_fast(e: Evidence) -> Iterator[str]:
@@ -256,7 +271,8 @@ def _congestion(e: Evidence) -> str:
 def _resent(e: Evidence) -> Iterator[str]:
     lost = e.impaired.lost + e.queue_drops
     unexplained = e.retransmits - (lost if e.resent_for_losses is None else e.resent_for_losses)
-    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments:
+    # What was sent into the dark is sent again, and what TCP takes for lost meanwhile with it.
+    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments and not e.circuits_change:
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
 
 
@@ -290,13 +306,35 @@ def _other_loss(e: Evidence) -> Iterator[str]:
         yield f"links lost {lost} of {seen} frames on purpose, {p:.2%} were asked for"
 
 
+def _dark_for_longer(e: Evidence) -> Iterator[str]:
+    c = e.circuits
+    if c and c.unmet:
+        yield (
+            f"{c.unmet} of {c.set_up} circuits were dark for longer than asked, up to {c.worst_dark_us / 1e3:.1f} ms where "
+            f"{c.requested_dark_us / 1e3:.3g} ms are emulated: with a larger time dilation (--scale) the software would keep up"
+        )
+
+
+def _forgotten(e: Evidence) -> Iterator[str]:
+    if e.circuits and not e.circuits.complete:
+        yield "more circuits were set in one iteration than the controller remembers: the first are not in the results"
+
+
+def _late_slices(e: Evidence) -> Iterator[str]:
+    c = e.circuits
+    if c and c.late_us > MAX_SLICE_LATE_SHARE * c.shortest_slice_us > 0:
+        yield f"slices of circuits began up to {c.late_us / 1e3:.1f} ms late, the shortest has {c.shortest_slice_us / 1e3:.3g} ms"
+
+
 _Check = Callable[[Evidence], Iterator[str]]
 _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
+    _plan_given_up,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
     _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _timed_out, _late_hop,
     _other_loss,
+    _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip
 
 
@@ -308,6 +346,11 @@ def _remarks(e: Evidence) -> Iterator[str]:
         yield (
             f"links lost {e.impaired.lost} of {e.impaired.seen} frames as asked ({e.loss_asked * e.impaired.seen:.0f} expected), "
             "which the prediction does not know"
+        )
+    if (c := e.circuits) and e.circuits_change:
+        yield (
+            f"{c.set_up} circuits set while it ran, duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}, "
+            f"{c.bytes_lost:,} bytes lost in the dark, {e.retransmits} segments sent again"
         )
     if e.jitter_asked:
         yield "the prediction knows the delay, not its jitter"

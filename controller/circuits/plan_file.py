@@ -141,6 +141,13 @@ def _slice(number: int, data: Any, default_us: float | None, joined: Uplinks) ->
 # -- circuits -------------------------------------------------------------------------------------------------------
 
 
+def circuits_from_data(data: Any, joined: Uplinks, what: str) -> dict[str, CrossConnects]:
+    """The body of a request, or a JSON file. `what` is named in refusals."""
+    if not isinstance(data, list):
+        raise Refused(f"{what} must be a list, such as ['leaf1:5 - leaf2:5', 'leaf3 > leaf4']")
+    return circuits_from_texts(data, joined, what)
+
+
 def circuits_from_texts(texts: Iterable[Any], joined: Uplinks, what: str) -> dict[str, CrossConnects]:
     """['leaf1:5 - leaf2:5', 'leaf3 > leaf4'] -> cross-connects by optical switch. `what` is named in refusals."""
     board = _Board(joined, what)

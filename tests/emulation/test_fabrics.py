@@ -24,6 +24,8 @@ FABRICS = [
     ("torus:dims=3x3", "ecmp", 9, ("x1y1", "x1y2")),
     ("superpod:units=2,servers_per_unit=2,gpus_per_server=2,hb_rate_gbps=0.1", "ecmp", 8, ("u1leaf1", "spine1")),
     ("multi-dc:site=spine-leaf(spines=2;leaves=2;hosts_per_leaf=1),delay_us=0", "ecmp", 4, ("s1border", "s1spine1")),
+    ("ocs-leaf:hosts_per_leaf=2", "ecmp", 8, ("leaf1", "ocs1")),
+    ("ocs-dragonfly:a=2,p=1,h=2,g=3", "ecmp", 6, ("g1r1", "ocs1")),
     ("dragonfly:a=3,p=1,h=1,g=4", "minimal", 12, ("g1r1", "g1r2")),
     ("dragonfly:a=3,p=1,h=1,g=4", "valiant", 12, ("g1r1", "g1r2")),
     ("dragonfly:a=3,p=1,h=1,g=4", "ugal", 12, ("g1r1", "g1r2")),

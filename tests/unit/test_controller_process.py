@@ -19,6 +19,7 @@ from controller.__main__ import main
 from controller.listening import check_free, owner
 from controller.rest import parsed
 from topologies.errors import Refused
+from topologies.ocs_leaf import OcsLeaf
 from topologies.spine_leaf import SpineLeaf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,17 @@ def test_an_unknown_policy_is_refused_in_one_line(fabric_file: str) -> None:
     status, text = controller("--fabric", fabric_file, "--policy", "best")
     assert status == 2
     assert text == f"controller: unknown policy 'best': choose from {', '.join(sorted(POLICIES))}\n"
+
+
+def test_circuits_from_the_start_need_a_device_and_a_list(tmp_path: Path) -> None:
+    fabric = tmp_path / "fabric.json"
+    fabric.write_text(OcsLeaf().build().to_json())
+    circuits = tmp_path / "circuits.json"
+    circuits.write_text('{"leaf1": "leaf2"}')
+    given = ("--fabric", str(fabric), "--circuits", str(circuits))
+    assert controller(*given) == (2, "controller: --circuits: say with --dark what device sets them\n")
+    wanted = f"controller: --circuits {circuits} must be a list, such as ['leaf1:5 - leaf2:5', 'leaf3 > leaf4']\n"
+    assert controller(*given, "--dark", "10ms") == (2, wanted)
 
 
 def test_a_policy_that_does_not_fit_the_fabric_is_refused_in_one_line(fabric_file: str) -> None:

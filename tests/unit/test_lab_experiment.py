@@ -47,6 +47,10 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
             routing = "single-path"
             addressing = "l2"
             controller = "tcp:127.0.0.1:6653"
+            [circuits]
+            circuits = "solstice:slice=1ms"
+            dark = "rotor"
+            in_the_dark = "divert"
             [traffic]
             collective = "all_gather"
             algorithm = "ring"
@@ -81,6 +85,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
     assert e == Experiment(
         topology="spine-leaf:spines=4", link_rate_mbps=100_000.0, delay_us=20.0, jitter_us=0.0, loss_percent=0.1,
         ecn_threshold_us=50.0, mtu=1500, routing="single-path", addressing="l2", controller="tcp:127.0.0.1:6653",
+        circuits="solstice:slice=1ms", dark="rotor", in_the_dark="divert",
         collective="all_gather", algorithm="ring", helpers_at=("leaf1", "spine2"), helper_rate_mbps=800_000.0,
         transport="udp", congestion_control="dcqcn:gain=0.01", qps=16,
         path_mtu=1024, reliability="selective", spread="flowlet", entropy=32, flowlet_gap_us=1000.0,
@@ -110,8 +115,8 @@ def test_a_users_own_topology_takes_parameters_from_the_table(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[fabrik]\n", "x.toml: unknown table 'fabrik': choose from fabric, routing, run, traffic, workload"),
-        ("seed = 1\n", "x.toml: unknown table 'seed': choose from fabric, routing, run, traffic, workload"),
+        ("[fabrik]\n", "x.toml: unknown table 'fabrik': choose from circuits, fabric, routing, run, traffic, workload"),
+        ("seed = 1\n", "x.toml: unknown table 'seed': choose from circuits, fabric, routing, run, traffic, workload"),
         ("fabric = 1\n", "x.toml: fabric = 1 must be a table: write [fabric] on a line of its own"),
         (
             "[run]\nsed = 1\n",

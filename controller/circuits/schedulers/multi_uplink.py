@@ -7,8 +7,6 @@ Kruskal 1956). A graph of circuits with u at every end is u matchings, one for e
 """
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from controller.circuits.serving import Unserved
 from controller.circuits.slices import DemandMatrix, Parameters, Slice
@@ -26,6 +24,9 @@ def multi_uplink(demand: DemandMatrix, parameters: Parameters) -> tuple[Slice, .
 
 def best_circuits(demand: DemandMatrix, uplinks: int, day_bytes: int) -> DemandMatrix:
     """[source, target]: how many circuits join them."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
     n = len(demand)
     # One variable for each circuit that a pair can fill at least in part.
     left = [np.maximum(demand - k * day_bytes, 0) for k in range(uplinks)]

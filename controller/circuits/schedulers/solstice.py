@@ -8,8 +8,6 @@ take; without one, when nothing is left.
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from controller.circuits.serving import Unserved
 from controller.circuits.slices import DemandMatrix, Parameters, Slice
@@ -38,5 +36,8 @@ def solstice(demand: DemandMatrix, parameters: Parameters) -> tuple[Slice, ...]:
 
 def _big_slice(stuffed: DemandMatrix, threshold: int) -> npt.NDArray[np.int32]:
     """By row, the column of as many entries not below the threshold as a matching can have; -1 where it has none."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     columns: npt.NDArray[np.int32] = maximum_bipartite_matching(csr_array(stuffed >= threshold), perm_type="column")
     return columns
