@@ -14,6 +14,7 @@ from lab.plan import Plan, endpoints, plan
 from lab.roofline import Cut, worst_cut
 from lab.scale import Budget, Scale, choose_scale
 from lab.site import fabric_of
+from tests.unit.loopback import NETWORK
 from topologies import topology
 from topologies.builder import FabricBuilder
 from topologies.fabric import Fabric
@@ -88,13 +89,16 @@ def test_ranks_of_one_domain_speak_between_their_scale_up_addresses() -> None:
 
 def test_tcp_uses_the_pair_at_both_ends() -> None:
     """Ranks 0 and 1 are a domain, 2 is outside: six connections, each between the addresses of the network it belongs to."""
-    ends = [Endpoint(r, f"h{r}", f"127.0.1.{r + 1}", domain=r // 2, scale_up_ip=f"127.0.2.{r + 1}") for r in range(3)]
+    ends = [
+        Endpoint(r, f"h{r}", f"{NETWORK}.1.{r + 1}", domain=r // 2, scale_up_ip=f"{NETWORK}.2.{r + 1}")
+        for r in range(3)
+    ]
     pairs = [(a, b, 0) for a in range(3) for b in range(3) if a != b]
     with TcpTransport(ends, pairs, congestion_control="reno") as transport:
         for (a, b, _), sender in transport.senders.items():
             network = 2 if {a, b} == {0, 1} else 1
-            assert sender.getsockname()[0] == f"127.0.{network}.{a + 1}"
-            assert sender.getpeername()[0] == f"127.0.{network}.{b + 1}"
+            assert sender.getsockname()[0] == f"{NETWORK}.{network}.{a + 1}"
+            assert sender.getpeername()[0] == f"{NETWORK}.{network}.{b + 1}"
         assert transport.receivers.keys() == set(pairs)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.loopback import NETWORK
 from tests.unit.traffic_fakes import filled, wrong
 from traffic import COLLECTIVES, PATTERNS, Demand, schedule
 from traffic.errors import TrafficError, TransportError
@@ -28,7 +29,7 @@ ENTRIES = [(c, a) for c, algorithms in COLLECTIVES.items() for a in algorithms]
 
 
 def endpoints(n_ranks: int) -> list[Endpoint]:
-    return [Endpoint(rank, f"h{rank + 1}", f"127.0.1.{rank + 1}") for rank in range(n_ranks)]
+    return [Endpoint(rank, f"h{rank + 1}", f"{NETWORK}.1.{rank + 1}") for rank in range(n_ranks)]
 
 
 def all_pairs(n_ranks: int) -> list[Connection]:
@@ -137,7 +138,7 @@ def test_an_unknown_congestion_control_is_refused_with_the_known_ones() -> None:
 def test_a_port_in_use_is_named() -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.1.2", SERVER_PORT + 1))
+        other.bind((f"{NETWORK}.1.2", SERVER_PORT + 1))
         other.listen()
         with pytest.raises(TransportError, match=r"cannot use 127\.0\.1\.2, TCP port 5001: Address already in use"):
             open_tcp(endpoints(2), [(0, 1, 0)])
@@ -167,12 +168,12 @@ def test_a_stranger_s_connection_is_turned_away(monkeypatch: pytest.MonkeyPatch)
     connect = TcpTransport._connect
 
     def connect_both(self: TcpTransport, flow: object) -> None:
-        strangers.append(socket.create_connection(("127.0.1.2", SERVER_PORT + 1)))
+        strangers.append(socket.create_connection((f"{NETWORK}.1.2", SERVER_PORT + 1)))
         connect(self, flow)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TcpTransport, "_connect", connect_both)
     with open_tcp(endpoints(2), [(0, 1, 0)]) as transport:
-        assert transport.receivers[0, 1, 0].getpeername() == ("127.0.1.1", FIRST_CLIENT_PORT)
+        assert transport.receivers[0, 1, 0].getpeername() == (f"{NETWORK}.1.1", FIRST_CLIENT_PORT)
         with strangers[0], pytest.raises(ConnectionResetError):
             strangers[0].recv(1)
 
@@ -222,12 +223,12 @@ def test_a_failure_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_hosts_with_and_without_namespaces_do_not_mix() -> None:
-    mixed = [Endpoint(0, "h1", "127.0.1.1", "/proc/self/ns/net"), Endpoint(1, "h2", "127.0.1.2")]
+    mixed = [Endpoint(0, "h1", f"{NETWORK}.1.1", "/proc/self/ns/net"), Endpoint(1, "h2", f"{NETWORK}.1.2")]
     with pytest.raises(ValueError, match="either all ranks live in namespaces or none does"):
         open_tcp(mixed, [(0, 1, 0), (1, 0, 0)])
 
 
 def test_a_namespace_that_is_not_there_is_named() -> None:
-    missing = [Endpoint(r, f"h{r}", f"127.0.1.{r + 1}", "nowhere") for r in range(2)]
+    missing = [Endpoint(r, f"h{r}", f"{NETWORK}.1.{r + 1}", "nowhere") for r in range(2)]
     with pytest.raises(TransportError, match=r"cannot make the ranks' sockets: .*No such file or directory: .*nowhere"):
         open_tcp(missing, [(0, 1, 0)])
