@@ -95,7 +95,8 @@ class Emulation:
         self.progress = progress
         self.run_dir = run_dir
         self.shapes = shapes(fabric, mtu, impairments.queue_frames)
-        self._least_timeout_ms = least_timeout_ms(self.shapes.values())
+        # A queue that was asked for may be far deeper than it ever is full.
+        self._least_timeout_ms = least_timeout_ms(shapes(fabric, mtu).values())
         self._delayed = [link for link in fabric.links if link.delay_us]
         self.seconds: dict[str, float] = {}
         self.is_up = False
