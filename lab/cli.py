@@ -99,7 +99,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "efficiency": ((), "SHARE", "of the workload: how much of it matrix products reach"),
     "scale": ((), "auto|RATE[:SIZE]", "what rates and sizes are divided by; 1 = as written"),
     "seed": ((), "N", "of everything random"),
-    "time_limit": ((), "TIME", "what scale = auto aims at; up to six times as long where messages would have too few frames"),
+    "time_limit": ((), "TIME", "what scale = auto aims at; up to eight times as long where messages would have too few frames"),
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ AUTO_MAX_MBPS = 200.0
 _FIXED_S = 12.0
 _MIN_TRAFFIC_SHARE = 0.5
 # How much longer than asked for a run may take so that its messages have enough frames.
-_STRETCH = 6
+_STRETCH = 8
 _READABLE = (1, 2, 2.5, 4, 5, 8)
 
 
