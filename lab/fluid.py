@@ -21,8 +21,9 @@ from itertools import count
 
 import numpy as np
 
-from lab.wire import Floats, Ints, Paths, Sends, Wire, ranges, totals, transpose
+from lab.wire import Floats, Ints, Paths, Sends, Wire, totals, transpose
 from topologies.fabric import Fabric
+from traffic.ranges import ranges
 
 # Events closer together than this are one: far below a frame's time, far above float64's rounding of a run's seconds.
 _AT_ONCE_S = 1e-9
@@ -165,8 +166,8 @@ class Fluid:
 
     def _fill(self, flows: Ints) -> tuple[Floats, Floats]:
         p, rate = self._paths, self._wire.rate_bytes_s
-        link, flow = _of(p.start, p.link, flows)
-        back, back_flow = _of(p.back_start, p.back_link, flows)
+        link, flow = p.links_of(flows)
+        back, back_flow = p.ways_back_of(flows)
         shaped = np.isfinite(rate[link])
         # How fast acknowledgements come depends on how fast data goes: once without them, once beside them.
         acks: Floats = np.zeros(len(rate))
@@ -204,7 +205,7 @@ class Fluid:
 
     def _take_from_buckets(self, flows: Ints) -> None:
         """What all buckets of a path have, or owe."""
-        link, flow = _of(self._paths.start, self._paths.link, flows)
+        link, flow = self._paths.links_of(flows)
         sharers = np.bincount(link, minlength=len(self._bucket))
         credit = self._left[flows].copy()
         np.minimum.at(credit, flow, self._bucket[link] / sharers[link])
@@ -214,7 +215,7 @@ class Fluid:
     def _leave(self, connections: Ints, now: float) -> None:
         """Their sends' last frames leave; what is not paid for by then is owed by what comes next."""
         sends = self._order[self._next[connections]]
-        link, flow = _of(self._paths.start, self._paths.link, connections)
+        link, flow = self._paths.links_of(connections)
         self._bucket -= totals(link, self._left[connections][flow], len(self._bucket))
         self._come(sends, now + self._latency_s[connections])
         self._active[connections] = False
@@ -235,7 +236,7 @@ class Fluid:
     def _release(self, waiting: tuple[Ints, Ints], sends: Ints, now: float) -> None:
         """What waited for these sends, and for nothing else any more."""
         users_of, start = waiting
-        users = users_of[ranges(start[sends], start[sends + 1])]
+        users = users_of[ranges(start[sends], start[sends + 1] - start[sends])]
         if not len(users):
             return
         np.subtract.at(self._waits_for, users, 1)
@@ -243,9 +244,3 @@ class Fluid:
         on = self._sends.connection[free]
         self._compute(free[on < 0], now)
         self._start(np.unique(on[on >= 0]), now)
-
-
-def _of(start: Ints, link: Ints, connections: Ints) -> tuple[Ints, Ints]:
-    """The links of the connections, one connection after the other, and each one's place in `connections`."""
-    first, last = start[connections], start[connections + 1]
-    return link[ranges(first, last)], np.repeat(np.arange(len(connections)), last - first)

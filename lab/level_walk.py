@@ -8,8 +8,9 @@ an approximation; where no link is shared within a level it is what the fluid mo
 import numpy as np
 
 from lab.fluid import Latency, Prediction, prediction
-from lab.wire import Floats, Ints, Paths, Sends, Wire, levels, ranges
+from lab.wire import Floats, Ints, Paths, Sends, Wire, levels
 from topologies.fabric import Fabric
+from traffic.ranges import ranges
 
 
 class LevelWalk:
@@ -39,13 +40,10 @@ class LevelWalk:
         level, start = level[~local], start[~local]
         p = self._paths
         on = self._sends.connection[level]
-        hops = p.start[on + 1] - p.start[on]
-        link = p.link[ranges(p.start[on], p.start[on + 1])]
-        send = np.repeat(np.arange(len(level)), hops)
+        link, send = p.links_of(on)
         self._load(link, self._wire.send_bytes[level][send], start[send])
-        back = ranges(p.back_start[on], p.back_start[on + 1])
-        back_send = np.repeat(np.arange(len(level)), p.back_start[on + 1] - p.back_start[on])
-        self._load(p.back_link[back], self._wire.ack_bytes[level][back_send], start[back_send], acks=True)
+        back_link, back_send = p.ways_back_of(on)
+        self._load(back_link, self._wire.ack_bytes[level][back_send], start[back_send], acks=True)
         # The last frame leaves a link when the bucket is back at zero, less what the frame itself takes from it.
         left = self._paid[link] - self._wire.last_frame_bytes[level][send] * self._byte_s[link]
         sent = start.copy()
@@ -54,10 +52,10 @@ class LevelWalk:
 
     def _start_of(self, level: Ints) -> Floats:
         s = self._sends
-        first, last = s.dep_start[level], s.dep_start[level + 1]
+        first, n_deps = s.dep_start[level], s.dep_start[level + 1] - s.dep_start[level]
         start = np.zeros(len(level))
-        owner = np.repeat(np.arange(len(level)), last - first)
-        np.maximum.at(start, owner, self._arrived[s.deps[ranges(first, last)]])
+        owner = np.repeat(np.arange(len(level)), n_deps)
+        np.maximum.at(start, owner, self._arrived[s.deps[ranges(first, n_deps)]])
         return start
 
     def _load(self, link: Ints, n_bytes: Floats, start: Floats, acks: bool = False) -> None:

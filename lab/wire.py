@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Port
 from topologies.shaping import shapes
 from traffic.framing import Framing
+from traffic.ranges import ranges
 from traffic.rocev2.striping import ALIGN_BYTES as STRIPE_ALIGN_BYTES
 from traffic.schedule import Connection
 
@@ -62,7 +63,7 @@ def over_queue_pairs(sends: Sends, qps: int) -> Sends:
     user = np.repeat(np.arange(len(owner)), n_edges)
     joining = joins[user]
     old = np.zeros(len(user), dtype=np.int64)
-    old[~joining] = ranges(sends.dep_start[owner[~joins]], sends.dep_start[owner[~joins] + 1])
+    old[~joining] = ranges(sends.dep_start[owner[~joins]], np.diff(sends.dep_start)[owner[~joins]])
     dep = np.where(joining, owner[user], sends.deps[old] if len(sends.deps) else 0)
     leaves = ~joining & (sends.waits_to_leave[old] if len(sends.deps) else False)
     to_parts = remote[dep] & (joining | leaves)
@@ -74,7 +75,7 @@ def over_queue_pairs(sends: Sends, qps: int) -> Sends:
         connection=np.where(parts, sends.connection[owner] * qps + place, -1).astype(np.int64),
         n_bytes=np.where(parts, np.clip(sends.n_bytes[owner] - place * stripe[owner], 0, stripe[owner]), 0),
         dep_start=np.concatenate(([0], np.cumsum(n_deps))),
-        deps=ranges(low, high),
+        deps=ranges(low, high - low),
         waits_to_leave=np.repeat(leaves, high - low),
         calc_s=np.where(remote[owner], 0.0, sends.calc_s[owner]),
         framing=sends.framing,
@@ -94,7 +95,7 @@ def levels(dep_start: Ints, deps: Ints) -> list[Ints]:
     waiting = waiting.copy()
     while len(ready):
         result.append(ready)
-        users = user_of[ranges(user_start[ready], user_start[ready + 1])]
+        users = user_of[ranges(user_start[ready], np.diff(user_start)[ready])]
         np.subtract.at(waiting, users, 1)
         users = np.unique(users)
         ready = users[waiting[users] == 0]
@@ -109,14 +110,6 @@ def transpose(users: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
     return users[order], np.concatenate(([0], np.cumsum(np.bincount(items, minlength=n))))
 
 
-def ranges(starts: Ints, ends: Ints) -> Ints:
-    """The concatenation of arange(start, end) over all pairs."""
-    lengths = ends - starts
-    if not lengths.sum():
-        return np.zeros(0, dtype=np.int64)
-    return np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
-
-
 @dataclass(frozen=True)
 class Paths:
     """The connections' paths. start, link: CSR of directed links by connection; back_start, back_link: the same of the
@@ -128,6 +121,14 @@ class Paths:
     back_link: Ints
     intfs: tuple[str, ...]
     ports: tuple[Port, ...]
+
+    def links_of(self, connections: Ints) -> tuple[Ints, Ints]:
+        """Their links, one connection after the other, and each link's place in `connections`."""
+        return _rows(self.start, self.link, connections)
+
+    def ways_back_of(self, connections: Ints) -> tuple[Ints, Ints]:
+        """The same of their acknowledgements' ways."""
+        return _rows(self.back_start, self.back_link, connections)
 
     @staticmethod
     def of(
@@ -147,6 +148,11 @@ class Paths:
         forth = [[place(p) for p in paths[c]] for c in connections]
         back = [[place(p) for p in back_paths[c]] for c in connections]
         return Paths(*_csr(forth), *_csr(back), tuple(number), tuple(ports))
+
+
+def _rows(start: Ints, items: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    lengths = start[rows + 1] - start[rows]
+    return items[ranges(start[rows], lengths)], np.repeat(np.arange(len(rows)), lengths)
 
 
 def _csr(lists: list[list[int]]) -> tuple[Ints, Ints]:

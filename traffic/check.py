@@ -13,7 +13,8 @@ from traffic.contracts import CONTRACTS, terms
 from traffic.errors import TrafficError
 from traffic.execution import execute
 from traffic.pattern_check import FLOWS, check_flows
-from traffic.races import check_races, order, ranges
+from traffic.races import check_races, order
+from traffic.ranges import ranges
 from traffic.schedule import Schedule
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from traffic.contracts import ALL, ANYTHING, Terms
 from traffic.errors import TrafficError
-from traffic.races import Order, ranges
+from traffic.races import Order
+from traffic.ranges import ranges
 from traffic.schedule import Part, Schedule
 
 Longs = NDArray[np.int64]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traffic.errors import TrafficError
+from traffic.ranges import ranges
 from traffic.schedule import Ints, Schedule
 
 Longs = NDArray[np.int64]
@@ -141,16 +142,6 @@ def _first_arrival(schedule: Schedule) -> Longs:
     first = schedule.dep_start[has_dep]
     before[has_dep] = np.where(schedule.waits_to_leave[first], m, schedule.deps[first])
     return before
-
-
-def ranges(starts: NDArray[np.integer], counts: NDArray[np.integer]) -> Longs:
-    """The numbers starts[0] .. starts[0] + counts[0] - 1, then those from starts[1], and so on."""
-    if (counts == 1).all():
-        return starts.astype(np.int64)
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: Longs = np.arange(total) + np.repeat(starts - (ends - counts), counts)
-    return numbers
 
 
 def _levels(schedule: Schedule, before: Longs, after: Longs) -> Longs:

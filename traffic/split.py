@@ -12,7 +12,7 @@ from topologies import unknown
 from traffic.chunks import Longs, cut
 from traffic.contracts import CONTRACTS, terms
 from traffic.errors import TrafficError
-from traffic.races import ranges
+from traffic.ranges import ranges
 from traffic.schedule import Schedule
 
 
