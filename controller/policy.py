@@ -94,15 +94,9 @@ def check_fits(spec: str, policy: Policy, fabric: Fabric, registry: Mapping[str,
 
 def parse_policy(spec: str, registry: Mapping[str, Policy]) -> Policy:
     """The policy that a text form names; refuses with the known names."""
-    if not user_code.is_file(spec):
-        if spec not in registry:
-            raise PolicyError(unknown("policy", spec, registry))
-        return registry[spec]
-    loaded, rest = user_code.load_attribute(spec, "policy")
-    if rest or not callable(loaded):
-        raise PolicyError(f"policy {spec!r}: must be a function (fabric, down) -> {{switch name: SwitchRules}}")
-    policy: Policy = loaded
-    return policy
+    return user_code.function(
+        spec, "policy", registry, "(fabric, down) -> {switch name: SwitchRules}", refusal=PolicyError
+    )
 
 
 def rules_of(policy: Policy, fabric: Fabric, down: frozenset[int] = frozenset()) -> dict[str, SwitchRules]:

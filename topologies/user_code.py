@@ -6,7 +6,7 @@
 import importlib.util
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -78,3 +78,17 @@ def load_attribute(spec: str, what: str) -> tuple[Any, str]:
     if name not in defined:
         raise Refused(f"{what} {spec!r}: {unknown('name', name, (n for n in defined if not n.startswith('_')))}")
     return defined[name], rest
+
+
+def function(spec: str, what: str, registry: Mapping[str, _T], is_a: str, refusal: type[Refused] = Refused) -> _T:
+    """The function that a text form names, of the registry or of a user's file; refuses with the known names. is_a: how
+    messages describe one."""
+    if not is_file(spec):
+        if spec not in registry:
+            raise refusal(unknown(what, spec, registry))
+        return registry[spec]
+    loaded, rest = load_attribute(spec, what)
+    if rest or not callable(loaded):
+        raise refusal(f"{what} {spec!r}: must be a function {is_a}")
+    found: _T = loaded
+    return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from controller.circuits.slices import DemandMatrix, Parameters, Slice, check_matching, check_outlasts_dark
 from topologies import user_code
-from topologies.errors import Refused, unknown
+from topologies.errors import Refused
 
 
 class SchedulerError(Refused):
@@ -21,15 +21,7 @@ Scheduler = Callable[[DemandMatrix, Parameters], tuple[Slice, ...]]
 
 def parse_scheduler(spec: str, registry: Mapping[str, Scheduler]) -> Scheduler:
     """The scheduler that a text form names; refuses with the known names."""
-    if not user_code.is_file(spec):
-        if spec not in registry:
-            raise Refused(unknown("scheduler", spec, registry))
-        return registry[spec]
-    loaded, rest = user_code.load_attribute(spec, "scheduler")
-    if rest or not callable(loaded):
-        raise Refused(f"scheduler {spec!r}: must be a function (demand, parameters) -> slices")
-    scheduler: Scheduler = loaded
-    return scheduler
+    return user_code.function(spec, "scheduler", registry, "(demand, parameters) -> slices")
 
 
 def slices_of(scheduler: Scheduler, demand: DemandMatrix, parameters: Parameters) -> tuple[Slice, ...]:
