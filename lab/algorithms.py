@@ -16,7 +16,7 @@ import traffic
 from lab import forecast, results, terminal
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.plan import plan
+from lab.plan import Plan, plan
 from lab.reach import FORWARDING
 from lab.rows import Output, RowResult
 from topologies import Refused
@@ -32,7 +32,7 @@ def are_several(experiment: Experiment) -> bool:
     return experiment.algorithm is not None and (experiment.algorithm == ALL or "," in experiment.algorithm)
 
 
-def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
+def each(experiment: Experiment) -> tuple[list[Plan], dict[str, str]]:
     """The experiment by each of its algorithms; of `all`, those that cannot be run on this fabric stand in the second with the
     reason. Refuses names that do not exist, or cannot be run where they are asked for by name; and `all` where none can."""
     text = str(experiment.algorithm)
@@ -41,9 +41,8 @@ def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
         names = list(traffic.COLLECTIVES.get(experiment.collective, ())) or [ALL]
     found, left_out = [], {}
     for name in names:
-        one = replace(experiment, algorithm=name)
         try:
-            planned = plan(one)
+            planned = plan(replace(experiment, algorithm=name))
         except Refused as refusal:
             if text != ALL or names == [ALL]:
                 raise
@@ -52,7 +51,7 @@ def each(experiment: Experiment) -> tuple[list[Experiment], dict[str, str]]:
         if text == ALL and name == FORWARDING and not hb_domains(planned.fabric, planned.members):
             left_out[name] = f"{planned.fabric.name} has no HB domains to forward in"
         else:
-            found.append(one)
+            found.append(planned)
     if not found:
         first, reason = next(iter(left_out.items()))
         raise LabError(f"no algorithm of {experiment.collective} can be run so; {first}: {reason}")
@@ -63,10 +62,11 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
     """Returns the worst exit status of the runs; ends with the first that was interrupted."""
     from lab import launch
 
-    chosen, left_out = each(experiment)
+    plans, left_out = each(experiment)
+    chosen = [planned.experiment for planned in plans]
     if not out:
         launch.results_folder(out)
-    folder = Path(out).expanduser().resolve() if out else _new_folder(chosen[0])
+    folder = Path(out).expanduser().resolve() if out else _new_folder(plans[0])
     # All before the first run, not when it is each one's turn.
     for one in chosen:
         launch.results_folder(str(folder / str(one.algorithm)))
@@ -92,8 +92,8 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
 
 
 def predict(experiment: Experiment, *, as_json: bool) -> None:
-    chosen, left_out = each(experiment)
-    rows = [{"algorithm": one.algorithm, **row} for one in chosen for row in forecast.rows(one)]
+    plans, left_out = each(experiment)
+    rows = [{"algorithm": one.experiment.algorithm, **row} for one in plans for row in forecast.rows(one)]
     if as_json:
         terminal.show(json.dumps(rows))
         return
@@ -149,9 +149,9 @@ def _typed(name: str, text: str) -> object:
     return kind(text) if text else None
 
 
-def _new_folder(experiment: Experiment) -> Path:
+def _new_folder(planned: Plan) -> Path:
     now = datetime.now().astimezone()
-    return results.new_folder(Path("results"), plan(experiment).fabric.name, f"{experiment.collective}-algorithms", now)
+    return results.new_folder(Path("results"), planned.fabric.name, f"{planned.experiment.collective}-algorithms", now)
 
 
 def _rows(file: Path) -> Sequence[dict[str, Any]]:

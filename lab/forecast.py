@@ -129,14 +129,11 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
 
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
-    if as_json:
-        print(json.dumps(rows(experiment)))
-        return
     planned = plan(experiment)
-    scale = _typical_scale(planned)
-    expected = forecast_of(planned, scale)
-    found = [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
-    expectations = [_row(expected, size, prediction, scale) for size, prediction in found]
+    if as_json:
+        print(json.dumps(rows(planned)))
+        return
+    scale, expected, found = _expected(planned)
     experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
     print(
         f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
@@ -146,7 +143,8 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         print(f"helpers: {told(planned.fabric, planned.helpers)}")
     print(f"roofline: {planned.cut}")
     print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
-    for row, (_, prediction) in zip(expectations, found, strict=True):
+    for size, prediction in found:
+        row = _row(expected, size, prediction, scale)
         figures = (f"{row['predicted_s'] * 1e6:.1f}", f"{row['ratio']:.3f}", f"{row['busbw_gbytes_s']:.2f}")
         predicted, ratio, busbw = ("N/A" if text == "nan" else text for text in figures)
         print(
@@ -159,20 +157,20 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
         print(f"no prediction: {expected.untimed}")
 
 
-def rows(experiment: Experiment) -> list[dict[str, Any]]:
+def rows(planned: Plan) -> list[dict[str, Any]]:
     """What `predict --json` prints."""
-    planned = plan(experiment)
-    scale = _typical_scale(planned)
-    expected = forecast_of(planned, scale)
-    found = ((size, expected.prediction(size, scale)) for size in planned.sizes(scale))
+    scale, expected, found = _expected(planned)
     return [
         {name: json_value(value) for name, value in _row(expected, size, prediction, scale).items()}
         for size, prediction in found
     ]
 
 
-def _typical_scale(planned: Plan) -> Scale:
-    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
+    """At the scale that was asked for, or a typical machine's."""
+    scale = planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+    expected = forecast_of(planned, scale)
+    return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
 
 
 def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:

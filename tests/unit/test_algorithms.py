@@ -21,7 +21,7 @@ def asked(**settings: Any) -> Experiment:
 
 def chosen(**settings: Any) -> tuple[list[str | None], dict[str, str]]:
     found, left_out = algorithms.each(asked(**settings))
-    return [one.algorithm for one in found], left_out
+    return [one.experiment.algorithm for one in found], left_out
 
 
 def test_one_name_or_none_is_not_several() -> None:
