@@ -6,11 +6,11 @@ import time
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from lab import processes, results, terminal
 from lab.bringup import Lab
-from lab.errors import LabError
 from lab.experiment import NOT_OF_THE_TRAFFIC, SETTINGS
 from lab.job import Job, Result, hosts_file, mpi_files, summary
 from lab.job import processes as of_job
@@ -18,8 +18,8 @@ from lab.monitor import Monitor
 from lab.observed import Losses, frame_s, link_samples, link_totals, observed, switch_queue_frames
 from lab.progress import Progress
 from lab.rows import RunRecord
-from lab.run import FAILED, INTERRUPTED, INVALID, TERMINATED, complain, delays, lab_of, new_record, watched
-from lab.sandbox import RUN_DIR, Terminated
+from lab.run import INVALID, conclude, delays, ending, lab_of, new_record, watched
+from lab.sandbox import RUN_DIR
 from lab.scale import Scale
 from lab.site import Site
 from lab.switching import all_the_time
@@ -38,34 +38,23 @@ def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress
     record = new_record(site, scale, settings | site.resolved)
     if folder is None:
         folder = results.new_folder(Path("results"), site.fabric.name, f"exec-{job.name}", datetime.now().astimezone())
-    status, failures, result = FAILED, [], None
-    try:
+    result = None
+    with ending() as how:
         with lab_of(site, scale, progress) as lab, watched(lab) as monitor:
             record.machine = {**record.machine, "datapath": lab.datapath, **delays(site, lab)}
             progress.step(f"{site.ranks} ranks of {job.name}")
             progress.done()
             result = _measured(site, scale, job, lab, monitor, record)
         record.complete = True
-        status = result.status or (INVALID if result.verdict == "invalid" else 0)
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    except Terminated:
-        status = TERMINATED
-    except Exception as error:
-        failures.append(error)
+        how.status = result.status or (INVALID if result.verdict == "invalid" else 0)
     progress.done()
-    record.ended = datetime.now().astimezone().isoformat(timespec="seconds")
-    try:
-        results.write_job(folder, record, result.to_dict() if result else {"command": job.command, "mpi": job.mpi})
-    except LabError as error:
-        status, folder = FAILED, None
-        failures.append(error)
-    complain(*failures)
+    program = result.to_dict() if result else {"command": job.command, "mpi": job.mpi}
+    written = conclude(record, how, partial(results.write_job, folder, record, program))
     if result:
         terminal.warn(*summary(result, record.link_totals, scale.fabric(site.fabric)))
-    if folder:
+    if written:
         terminal.warn(f"results: {folder}")
-    return status
+    return how.status
 
 
 def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, record: RunRecord) -> Result:

@@ -4,10 +4,11 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,38 +47,62 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
-    status = FAILED
-    failures: list[Exception] = []
-    try:
-        with _lab(plan, scale, progress) as lab, _transport(plan, scale, lab) as transport, watched(lab) as monitor:
-            record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
+    with (
+        ending() as how,
+        _lab(plan, scale, progress) as lab,
+        _transport(plan, scale, lab) as transport,
+        watched(lab) as monitor,
+    ):
+        record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
+        if output == "table":
+            terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
+        for size in plan.sizes(scale):
+            row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
+            progress.done()
             if output == "table":
-                terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
-            for size in plan.sizes(scale):
-                row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
-                progress.done()
-                if output == "table":
-                    terminal.show(*nccl.row_lines(row))
-                results.write(folder, record)
-            record.complete = True
-            status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    except Terminated:
-        status = TERMINATED
-    except Exception as error:
-        failures.append(error)
+                terminal.show(*nccl.row_lines(row))
+            results.write(folder, record)
+        record.complete = True
+        how.status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     progress.done()
-    record.ended = datetime.now().astimezone().isoformat(timespec="seconds")
+    written = conclude(record, how, partial(results.write, folder, record))
+    _say(record, folder if written else None, output, how.status)
+    return how.status
+
+
+@dataclass
+class Ending:
+    """How a run ended: its exit status, and what failed."""
+
+    status: int = FAILED
+    failures: list[Exception] = field(default_factory=list)
+
+
+@contextmanager
+def ending() -> Iterator[Ending]:
+    """Of the block, which sets the status as its last act; else what ended it does, and is kept where it is a failure."""
+    how = Ending()
     try:
-        results.write(folder, record)
+        yield how
+    except KeyboardInterrupt:
+        how.status = INTERRUPTED
+    except Terminated:
+        how.status = TERMINATED
+    except Exception as error:
+        how.failures.append(error)
+
+
+def conclude(record: RunRecord, how: Ending, write: Callable[[], None]) -> bool:
+    """Writes what the run has, and says what failed. Whether the folder could be written."""
+    record.ended = datetime.now().astimezone().isoformat(timespec="seconds")
+    written = True
+    try:
+        write()
     except LabError as error:
-        status = FAILED
-        folder = None
-        failures.append(error)
-    complain(*failures)
-    _conclude(record, folder, output, status)
-    return status
+        how.status, written = FAILED, False
+        how.failures.append(error)
+    complain(*how.failures)
+    return written
 
 
 def prompt(plan: Plan, scale: Scale) -> int:
@@ -200,7 +225,7 @@ def complain(*failures: Exception) -> None:
         terminal.warn(f"run_topo.py: failed and cleaned up: {text}")
 
 
-def _conclude(record: RunRecord, folder: Path | None, output: Output, status: int) -> None:
+def _say(record: RunRecord, folder: Path | None, output: Output, status: int) -> None:
     """folder: where the results are; None where they could not be written."""
     if output == "json":
         rows = [{name: json_value(value) for name, value in row.columns().items()} for row in record.rows]
