@@ -16,9 +16,10 @@ from typing import NoReturn
 from controller import POLICIES
 from controller.circuits.device import DEVICES
 from controller.circuits.schedulers import SCHEDULERS
-from lab import machine, terminal
+from lab import terminal
 from lab.errors import LabError
-from lab.experiment import (
+from lab.machine import probes
+from lab.planning.experiment import (
     ADDRESSING,
     IN_THE_DARK,
     NOT_OF_THE_TRAFFIC,
@@ -30,9 +31,9 @@ from lab.experiment import (
     parse_mtu,
     seconds,
 )
+from lab.planning.sending import TCP_CONGESTION_CONTROLS
+from lab.planning.workload import Stragglers
 from lab.rows import Output
-from lab.sending import TCP_CONGESTION_CONTROLS
-from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
@@ -47,7 +48,7 @@ from traffic.workloads.training import Training
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
 
-# setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
+# setting -> (further spellings, placeholder, help); settings themselves are declared in lab/planning/experiment.py
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)}, ./FILE.py:CLASS or ./FILE.graphml"),
     "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
@@ -145,7 +146,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _obey(argv: Sequence[str]) -> int:
-    machine.complete_path()
+    probes.complete_path()
     try:
         name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("run", argv)
         command, add_options, about = COMMANDS[name]
@@ -304,7 +305,7 @@ def _experiment(arguments: Arguments) -> Experiment:
 
 
 def _run(arguments: Arguments) -> int:
-    from lab import algorithms, launch
+    from lab.commands import algorithms, launch
 
     asked = _experiment(arguments)
     if algorithms.are_several(asked):
@@ -314,14 +315,14 @@ def _run(arguments: Arguments) -> int:
 
 
 def _cli(arguments: Arguments) -> int:
-    from lab import launch
+    from lab.commands import launch
 
     return launch.cli(_experiment(arguments), publish=arguments.publish)
 
 
 def _exec(arguments: Arguments) -> int:
-    from lab import launch
-    from lab.job import Job
+    from lab.commands import launch
+    from lab.measuring.job import Job
 
     if not arguments.program:
         raise LabError("no program to run: write it behind --, as in `exec --topology spine-leaf -- python3 train.py`")
@@ -331,7 +332,7 @@ def _exec(arguments: Arguments) -> int:
 
 
 def _describe(arguments: Arguments) -> int:
-    from lab import describing
+    from lab.commands import describing
 
     show = describing.one if arguments.compare is None else describing.several
     show(_experiment(arguments), arguments)
@@ -339,7 +340,8 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab import algorithms, forecast
+    from lab.commands import algorithms
+    from lab.planning import forecast
 
     asked = _experiment(arguments)
     show = algorithms.predict if algorithms.are_several(asked) else forecast.show
@@ -348,29 +350,29 @@ def _predict(arguments: Arguments) -> int:
 
 
 def _export(arguments: Arguments) -> int:
-    from lab import exporting
+    from lab.commands import exporting
 
     exporting.write(_experiment(arguments), arguments.format, arguments.file)
     return 0
 
 
 def _doctor(arguments: Arguments) -> int:
-    from lab import doctor
+    from lab.machine import doctor
 
     return doctor.examine(mtu=parse_mtu("--mtu", arguments.mtu), again=arguments.again)
 
 
 def _ps(arguments: Arguments) -> int:
-    from lab import labs
+    from lab.machine import labs
 
-    machine.require_root()
+    probes.require_root()
     return labs.show()
 
 
 def _shell(arguments: Arguments) -> int:
-    from lab import labs
+    from lab.machine import labs
 
-    machine.require_root()
+    probes.require_root()
     lab, command = arguments.lab, arguments.command
     if lab is not None and not lab.isdecimal():
         # `shell -- ovs-vsctl show`: the id was left out.
@@ -379,20 +381,20 @@ def _shell(arguments: Arguments) -> int:
 
 
 def _stop(arguments: Arguments) -> int:
-    from lab import labs
+    from lab.machine import labs
 
-    machine.require_root()
+    probes.require_root()
     return labs.stop(arguments.lab)
 
 
 def _check(arguments: Arguments) -> int:
-    from lab import check
+    from lab.commands import check
 
     return check.check_file(arguments.file)
 
 
 def _compare(arguments: Arguments) -> int:
-    from lab.compare import compare
+    from lab.reporting.compare import compare
 
     text, comparable = compare(Path(arguments.a), Path(arguments.b))
     print(text)

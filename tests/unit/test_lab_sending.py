@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from lab.errors import LabError
-from lab.experiment import DEFAULT_FILE, load
-from lab.fluid import Latency
-from lab.plan import plan, wire_flows
-from lab.predictor import predict
-from lab.scale import Scale
-from lab.sending import framing, of_a_program, options, resent_for, tcp_congestion_control
-from lab.wire import Sends, over_queue_pairs, queue_pair_connection
+from lab.model.fluid import Latency
+from lab.model.predictor import predict
+from lab.model.wire import Sends, over_queue_pairs, queue_pair_connection
+from lab.planning.experiment import DEFAULT_FILE, load
+from lab.planning.plan import plan, wire_flows
+from lab.planning.scale import Scale
+from lab.planning.sending import framing, of_a_program, options, resent_for, tcp_congestion_control
 from topologies import topology
 from traffic.framing import rocev2
 from traffic.rocev2.reliability import Reliability

@@ -1,0 +1,227 @@
+"""Writes a run's folder. An edge: files only; what stands in them is made elsewhere.
+
+Every file is replaced whole, so a reader never sees half of one; writing again after each row is how an interrupted run
+keeps its rows. Files made under sudo belong to the user who called it.
+"""
+
+import csv
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lab.errors import LabError
+from lab.reporting import nccl, report
+from lab.rows import (
+    CIRCUIT_COLUMNS,
+    ITERATION_COLUMNS,
+    LINK_COLUMNS,
+    ROW_COLUMNS,
+    CircuitRecord,
+    IterationRecord,
+    LinkSamples,
+    LinkTotal,
+    RowResult,
+    RunRecord,
+)
+
+_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+_LINK_SCHEMA = pa.schema(
+    [
+        ("at_s", pa.float64()),
+        *((name, pa.string()) for name in ("intf", "link", "kind")),
+        ("bytes_sent", pa.int64()),
+    ]
+)
+_LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
+assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
+
+
+def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> Path:
+    """Makes `parent`/<date>-<time>-<topology>-<collective>[-n], never one that exists. Raises LabError."""
+    name = re.sub(r"[^\w.-]+", "_", f"{now:%Y%m%d-%H%M%S}-{topology}-{collective}")
+    try:
+        _make_parents(parent)
+        n = 1
+        while True:
+            folder = parent / (name if n == 1 else f"{name}-{n}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                n += 1
+                continue
+            _give_to_user(folder)
+            return folder
+    except OSError as error:
+        raise _unwritable(parent, error) from None
+
+
+def write(folder: Path, record: RunRecord) -> None:
+    """All of the folder's files, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
+    try:
+        _make_parents(folder)
+        _write(folder / "manifest.json", _json(manifest(record)))
+        _write(folder / "results.csv", csv_text(record.rows))
+        _write(folder / "nccl.json", _json(nccl.document(record)))
+        _write(folder / "report.html", report.html(record))
+        _write_parquet(folder / "results.parquet", row_table(record.rows))
+        _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
+        _write_parquet(folder / "links.parquet", link_table(record.links))
+        if record.circuit_totals:
+            _write(folder / "circuits.csv", circuits_text(record.circuits))
+            _write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:
+    """The files of a run whose traffic was a program's own. Makes the folder where it is missing. Raises LabError."""
+    try:
+        _make_parents(folder)
+        _write(folder / "manifest.json", _json(manifest(record) | {"program": program}))
+        _write(folder / "links.csv", links_text(record.link_totals))
+        _write_parquet(folder / "links.parquet", link_table(record.links))
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> LabError:
+    # Arrow words its errors at length; the number in them is the kernel's.
+    reason = os.strerror(error.errno) if error.errno else error
+    return LabError(f"results cannot be written to {str(folder)!r}: {reason}: use --out DIR")
+
+
+def manifest(record: RunRecord) -> dict[str, Any]:
+    """What ran, on what, as what: enough to run it again and to compare it."""
+    return {
+        "complete": record.complete,
+        "started": record.started,
+        "ended": record.ended,
+        "command": list(record.command),
+        "rows": len(record.rows),
+        "experiment": record.experiment,
+        "scale": record.scale,
+        "roofline": record.roofline,
+        "machine": record.machine,
+        "ranks": list(record.hosts),
+        "helpers": record.helpers,
+        "fabric": record.fabric,
+        **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
+    }
+
+
+def csv_text(rows: Iterable[RowResult]) -> str:
+    """Header and rows; a value that does not exist is an empty field."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(ROW_COLUMNS)
+    for row in rows:
+        writer.writerow("" if isinstance(v, float) and math.isnan(v) else v for v in row.columns().values())
+    return text.getvalue()
+
+
+def links_text(totals: Iterable[LinkTotal]) -> str:
+    """Header, and a line for each direction of each link."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_LINKS_COLUMNS)
+    writer.writerows([getattr(total, name) for name in _LINKS_COLUMNS] for total in totals)
+    return text.getvalue()
+
+
+def circuits_text(circuits: Iterable[CircuitRecord]) -> str:
+    """Header, and a line for each way of each circuit while it was up."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CIRCUIT_COLUMNS)
+    for one in circuits:
+        values = (getattr(one, name) for name in CIRCUIT_COLUMNS)
+        writer.writerow("" if isinstance(v, float) and math.isnan(v) else v for v in values)
+    return text.getvalue()
+
+
+def circuit_table(circuits: Sequence[CircuitRecord]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(one) for one in circuits], _schema(CircuitRecord, CIRCUIT_COLUMNS))
+
+
+def row_table(rows: Sequence[RowResult]) -> pa.Table:
+    return pa.Table.from_pylist([row.columns() for row in rows], _schema(RowResult, ROW_COLUMNS))
+
+
+def iteration_table(iterations: Sequence[IterationRecord]) -> pa.Table:
+    names = ITERATION_COLUMNS
+    return pa.Table.from_pylist(
+        [{n: getattr(i, n) for n in names} for i in iterations], _schema(IterationRecord, names)
+    )
+
+
+def link_table(windows: Sequence[LinkSamples]) -> pa.Table:
+    """Long form: one line per sample and interface, interfaces in the fabric's order within a sample."""
+    tables = [_link_window(w) for w in windows]
+    return pa.concat_tables(tables) if tables else _LINK_SCHEMA.empty_table()
+
+
+def _link_window(w: LinkSamples) -> pa.Table:
+    samples, n = w.bytes_sent.shape
+    places = np.tile(np.arange(n, dtype=np.int32), samples)
+    columns = [
+        pa.array(np.repeat(w.at_s, n)),
+        *(
+            pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string())).cast(pa.string())
+            for names in (w.intfs, w.links, w.kinds)
+        ),
+        pa.array(w.bytes_sent.reshape(-1)),
+    ]
+    return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)
+
+
+def _schema(record: type, names: Iterable[str]) -> pa.Schema:
+    """From the dataclass's own types, so that a table without rows has its columns' types all the same."""
+    types = record.__annotations__
+    return pa.schema([(name, _TYPES.get(types[name], pa.string())) for name in names])
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=1, default=str) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    _replace(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def _write_parquet(path: Path, table: pa.Table) -> None:
+    _replace(path, lambda part: pq.write_table(table, part))
+
+
+def _replace(path: Path, write_to: Callable[[Path], object]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        write_to(part)
+        _give_to_user(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _make_parents(folder: Path) -> None:
+    """mkdir -p that gives what it makes to the user, and nothing else."""
+    missing = [f for f in (folder, *folder.parents) if not f.exists()]
+    for f in reversed(missing):
+        f.mkdir(exist_ok=True)
+        _give_to_user(f)
+
+
+def _give_to_user(path: Path) -> None:
+    """sudo(8) says who called it."""
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID") or -1))
