@@ -80,7 +80,7 @@ def test_the_license_is_named_and_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["run_topo.py", ".ci/run", *(f"scripts/{n}.sh" for n in ("setup", "check", "self_test", "test"))]
+    "name", ["run_topo.py", ".ci/run", *(f"scripts/{n}.sh" for n in ("setup", "check", "self_test", "test", "vm"))]
 )
 def test_what_people_start_is_executable(name: str) -> None:
     assert os.access(ROOT / name, os.X_OK)
