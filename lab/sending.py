@@ -81,7 +81,7 @@ def options(e: Experiment, scale: Scale, line_rate_mbps: float) -> dict[str, Any
 
 def plan_options(e: Experiment) -> dict[str, Any]:
     """What of them decides which flows there are."""
-    return {"qps": e.qps} if e.transport == ROCEV2 else {}
+    return {"qps": e.qps, "seed": e.seed} if e.transport == ROCEV2 else {}
 
 
 def framing(e: Experiment) -> Framing:

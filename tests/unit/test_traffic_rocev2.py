@@ -14,6 +14,7 @@ from tests.unit.traffic_fakes import filled, wrong
 from traffic import schedule
 from traffic.errors import TrafficError
 from traffic.replay import Replay
+from traffic.rocev2 import queue_pair
 from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.next_hop import NextHop
 from traffic.rocev2.packet import parse
@@ -231,12 +232,14 @@ def test_what_lands_behind_a_gap_waits_for_it() -> None:
 
 
 def test_packets_of_a_spread_connection_leave_by_one_port_after_the_other() -> None:
-    """0x11 * 0x11 = 0x121 is the queue pair's own."""
+    """The queue pair's own, and the two behind it."""
     spread = Spread("packet", entropy=3)
+    (flow,) = RoceTransport.plan(ENDS, [(0, 1, 0)])
+    ports = [0xC000 + (flow.src_port - 0xC000 + i) % 2**14 for i in range(3)]
     with Cabled(ENDS, [(0, 1, 0)], reliability=Reliability(mtu_bytes=256), spread=spread) as transport:
         transport.senders[0, 1, 0].send(memoryview(bytes(256 * 5)))
         packets = [parse(memoryview(transport.ends[1].recv(2000))) for _ in range(5)]
-        assert [p.src_port for p in packets if p] == [0xC121, 0xC122, 0xC123, 0xC121, 0xC122]
+        assert [p.src_port for p in packets if p] == [*ports, *ports[:2]]
         assert transport.settings()["rocev2_spread"] == "packet"
 
 
@@ -267,19 +270,27 @@ def test_accelerators_of_one_server_use_their_own_link() -> None:
     assert [(f.src_ip, f.dst_ip) for f in RoceTransport.plan(inside, [(0, 1, 0)])] == [("198.19.0.1", "198.19.0.2")]
 
 
-def test_the_queue_pairs_of_a_connection_follow_each_other() -> None:
+def test_the_queue_pairs_of_a_connection_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_pair, "first_number", lambda host, seed: 0x11)
     flows = RoceTransport.plan(ENDS, BOTH_WAYS, qps=2)
     assert [(f.connection, f.qp) for f in flows] == [((0, 1, 0), 0), ((0, 1, 0), 1), ((1, 0, 0), 0), ((1, 0, 0), 1)]
-    # 0x11^2 = 0x121, 0x12^2 = 0x144, 0x13^2 = 0x169, 0x14^2 = 0x190.
+    # 0x11^2 = 0x121, 0x12^2 = 0x144, 0x13^2 = 0x169, 0x14^2 = 0x190: below 14 bits there is nothing to fold.
     assert [f.src_port for f in flows] == [0xC121, 0xC144, 0xC169, 0xC190]
+    assert [(f.proto, f.dst_port) for f in flows] == [(17, 4791)] * 4
+    assert (flows[2].src_ip, flows[2].dst_ip) == ("198.18.0.2", "198.18.0.1")
 
 
-def test_each_host_numbers_its_queue_pairs_and_ports_follow_from_them() -> None:
-    assert queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS) == [(0x11, 0x11), (0x12, 0x12)]
-    flows = RoceTransport.plan(ENDS, BOTH_WAYS)
-    # 0x11 * 0x11 = 0x121 and 0x12 * 0x12 = 0x144: below 14 bits there is nothing to fold.
-    assert [(f.proto, f.src_port, f.dst_port) for f in flows] == [(17, 0xC121, 4791), (17, 0xC144, 4791)]
-    assert (flows[1].src_ip, flows[1].dst_ip) == ("198.18.0.2", "198.18.0.1")
+def test_each_host_numbers_its_queue_pairs_and_goes_on_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = {"h1": 0x100, "h2": 0xFFFFFF}
+    monkeypatch.setattr(queue_pair, "first_number", lambda host, seed: first[host])
+    assert queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS) == [(0x100, 0xFFFFFF), (0x11, 0x101)]
+
+
+def test_the_manifest_has_the_numbers_that_hosts_began_with() -> None:
+    with Cabled(ENDS, BOTH_WAYS, seed=7) as transport:
+        told = transport.settings()["rocev2_first_queue_pair_numbers"]
+        numbers = queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS, seed=7)
+    assert told == f"h1={numbers[0][0]:#x} h2={numbers[0][1]:#x}"
 
 
 class FakeBatch:

@@ -25,7 +25,7 @@ from traffic.rocev2.opcodes import PATH_MTUS
 from traffic.rocev2.pacing import Pacer
 from traffic.rocev2.packet import parse
 from traffic.rocev2.port import Port
-from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port, queue_pair_numbers
+from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, first_number, linux_source_port, queue_pair_numbers
 from traffic.rocev2.receiver import CNP_INTERVAL_NS, Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError, Sender
@@ -46,6 +46,12 @@ _SEND_SLOTS = 16
 
 
 BY_FLOW = Spread()
+
+
+def _numbers(
+    endpoints: Sequence[Endpoint], connections: Sequence[Connection], qps: int, seed: int
+) -> list[tuple[int, int]]:
+    return queue_pair_numbers({e.rank: e.host for e in endpoints}, connections, qps, seed)
 
 
 @dataclass
@@ -79,12 +85,15 @@ class RoceTransport:
         dcqcn: DcqcnParameters | None = None,
         cnp_interval_ns: int = CNP_INTERVAL_NS,
         qps: int = 1,
+        seed: int = 1,
         spread: Spread = BY_FLOW,
     ) -> None:
         self._dcqcn, self._cnp_interval_ns = dcqcn, cnp_interval_ns
         self._qps, self._spread = qps, spread
+        self._first_numbers = {e.host: first_number(e.host, seed) for e in endpoints}
         self._nic_ips = {e.ip for e in endpoints}
-        self.flows = self.plan(endpoints, connections, qps=qps)
+        self.flows = self.plan(endpoints, connections, qps=qps, seed=seed)
+        self._numbers = _numbers(endpoints, connections, qps, seed)
         self.senders: dict[Connection, SendingStream] = {}
         self.receivers: dict[Connection, ReceivingStream] = {}
         # Of each flow.
@@ -105,7 +114,7 @@ class RoceTransport:
             ways = self._open_nics(endpoints)
             self._reliability = reliability or Reliability(mtu_bytes=self._largest_path_mtu())
             self._require_fit()
-            self._connect(queue_pair_numbers({e.rank: e.host for e in endpoints}, connections, qps), ways)
+            self._connect(ways)
         except BaseException:
             self.close()
             raise
@@ -123,11 +132,13 @@ class RoceTransport:
             nic.close()
 
     @staticmethod
-    def plan(endpoints: Sequence[Endpoint], connections: Sequence[Connection], *, qps: int = 1) -> list[WireFlow]:
+    def plan(
+        endpoints: Sequence[Endpoint], connections: Sequence[Connection], *, qps: int = 1, seed: int = 1
+    ) -> list[WireFlow]:
         """The 5-tuples of the data, a connection's queue pairs in a row: the UDP source port follows from the queue pair
         numbers, as in Linux."""
         at = {e.rank: e for e in endpoints}
-        numbers = queue_pair_numbers({e.rank: e.host for e in endpoints}, connections, qps)
+        numbers = _numbers(endpoints, connections, qps, seed)
         return [
             WireFlow(*c, *address_pair(at[c[0]], at[c[1]]), _IPPROTO_UDP, linux_source_port(*qpns), UDP_PORT, i % qps)
             for i, (c, qpns) in enumerate(zip((c for c in connections for _ in range(qps)), numbers, strict=True))
@@ -166,6 +177,7 @@ class RoceTransport:
             "rocev2_congestion_control": "dcqcn" if dcqcn else "none",
             **({f"rocev2_dcqcn_{f.name}": f"{getattr(dcqcn, f.name):g}" for f in fields(dcqcn)} if dcqcn else {}),
             "rocev2_queue_pairs": str(self._qps),
+            "rocev2_first_queue_pair_numbers": " ".join(f"{host}={n:#x}" for host, n in self._first_numbers.items()),
             "rocev2_spread": self._spread.unit,
         }
 
@@ -209,7 +221,7 @@ class RoceTransport:
         if self._reliability.mtu_bytes > (most := self._largest_path_mtu()):
             raise TrafficError(f"path MTU {self._reliability.mtu_bytes}: these interfaces carry {most} at most")
 
-    def _connect(self, numbers: Sequence[tuple[int, int]], ways: Mapping[tuple[int, str], tuple[Nic, NextHop]]) -> None:
+    def _connect(self, ways: Mapping[tuple[int, str], tuple[Nic, NextHop]]) -> None:
         # Scapy takes a second to import, and `--help` wants to know this class only.
         from traffic.rocev2.templates import templates
 
@@ -223,7 +235,7 @@ class RoceTransport:
         self._poll.register(self._timer.fileno(), select.EPOLLIN)
         kinds = templates()
         pairs: dict[Connection, list[SendingEnd]] = defaultdict(list)
-        for i, (flow, (src_qpn, dst_qpn)) in enumerate(zip(self.flows, numbers, strict=True)):
+        for i, (flow, (src_qpn, dst_qpn)) in enumerate(zip(self.flows, self._numbers, strict=True)):
             (out, there), (home, back) = ways[flow.src_rank, flow.dst_ip], ways[flow.dst_rank, flow.src_ip]
             ips = flow.src_ip, flow.dst_ip
             # Inside a server links are other ones, and nothing marks there.
