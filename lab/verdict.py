@@ -66,11 +66,11 @@ class Evidence:
     sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch
     thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue; dropped_at_sockets:
     frames that a transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links'
-    queues, where a congested fabric loses them; resent_for_losses: segments that all losses can explain, None = one each;
-    timeouts: of the transport's retransmission timers; segments: data frames that the plan sends; loss_asked: probability
-    of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the impairment hop,
-    hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one, shortest first;
-    circuits: what they did, None = there are none;
+    queues, where a congested fabric loses them; lossless_asked: they must not; resent_for_losses: segments that all losses can
+    explain, None = one each; timeouts: of the transport's retransmission timers; segments: data frames that the plan sends;
+    loss_asked: probability of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the
+    impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one,
+    shortest first; circuits: what they did, None = there are none;
     planned_bytes, counted_bytes: by interface; links: interface -> direction text.
     """
 
@@ -92,6 +92,7 @@ class Evidence:
     timeouts: int = 0
     dropped_at_sockets: int = 0
     queue_drops: int = 0
+    lossless_asked: bool = False
     frame_bytes: float = 0.0
     segments: float | None = None
     lost_outside: Mapping[str, int] = field(default_factory=dict)
@@ -276,10 +277,15 @@ def _resent(e: Evidence) -> Iterator[str]:
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
 
 
+def _not_lossless(e: Evidence) -> Iterator[str]:
+    if e.lossless_asked and e.queue_drops:
+        yield f"queues dropped {e.queue_drops:,} frames, though credits were to keep that from happening"
+
+
 def _timed_out(e: Evidence) -> Iterator[str]:
     if e.timeouts:
         longest = "" if e.stall_s is None else f", nothing moved for {e.stall_s:.1f} s at the longest"
-        yield f"{e.timeouts} retransmission timeouts, which no scale stretches{longest}"
+        yield f"{e.timeouts} retransmission timeouts{longest}"
 
 
 def _late_hop(e: Evidence) -> Iterator[str]:
@@ -332,7 +338,8 @@ _INVALID: tuple[_Check, ...] = (
     _plan_given_up,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _timed_out, _late_hop,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _not_lossless, _timed_out,
+    _late_hop,
     _other_loss,
     _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip

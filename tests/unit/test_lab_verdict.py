@@ -59,7 +59,7 @@ def test_what_was_not_observed_says_nothing() -> None:
         (
             "degraded",
             {"timeouts": 3, "stall_s": 1.1},
-            "3 retransmission timeouts, which no scale stretches, nothing moved for 1.1 s at the longest",
+            "3 retransmission timeouts, nothing moved for 1.1 s at the longest",
         ),
         (
             "degraded",
