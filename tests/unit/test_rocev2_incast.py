@@ -19,7 +19,7 @@ QUEUE_NS, MARK_NS, LATENCY_NS = round(64 * 9014 * SIZE_SCALE * 8e3 / LINE_MBPS),
 
 
 class Seen(NamedTuple):
-    """goodput: payload over what the link carries, until the last packet; wait_ns: the longest; early_wait_ns: in the first ms."""
+    """goodput: payload over what the link carries, to the last packet; wait_ns: the longest; early_wait_ns: in the first ms."""
 
     goodput: float
     wait_ns: int
