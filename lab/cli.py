@@ -16,9 +16,10 @@ from typing import NoReturn
 from controller import POLICIES
 from controller.circuits.device import DEVICES
 from controller.circuits.schedulers import SCHEDULERS
-from lab import machine, terminal
+from lab import terminal
 from lab.errors import LabError
-from lab.experiment import (
+from lab.machine import probes
+from lab.planning.experiment import (
     ADDRESSING,
     IN_THE_DARK,
     LOSSLESS,
@@ -30,10 +31,11 @@ from lab.experiment import (
     load,
     parse_mtu,
     seconds,
+    whole_number,
 )
+from lab.planning.sending import TCP_CONGESTION_CONTROLS
+from lab.planning.workload import Stragglers
 from lab.rows import Output
-from lab.sending import TCP_CONGESTION_CONTROLS
-from lab.workload import Stragglers
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
@@ -48,7 +50,7 @@ from traffic.workloads.training import Training
 PROGRAM = "run_topo.py"
 Arguments = argparse.Namespace
 
-# setting -> (further spellings, placeholder, help); settings themselves are declared in lab/experiment.py
+# setting -> (further spellings, placeholder, help); settings themselves are declared in lab/planning/experiment.py
 _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "topology": ((), "NAME[:K=V,...]", f"{', '.join(TOPOLOGIES)}, ./FILE.py:CLASS or ./FILE.graphml"),
     "link_rate": ((), "RATE", "of the fastest scale-out links, the others in proportion; in hardware units: 400Gbit"),
@@ -148,7 +150,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _obey(argv: Sequence[str]) -> int:
-    machine.complete_path()
+    probes.complete_path()
     try:
         name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("run", argv)
         command, add_options, about = COMMANDS[name]
@@ -269,6 +271,21 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="default: the terminal")
 
 
+def _sweep_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the cells' results are kept (default: results/sweep-<FILE's name>)"
+    )
+    parser.add_argument(
+        "--predict", action="store_true", help="what the model expects of every cell; runs none, needs no root"
+    )
+    parser.add_argument("--parallel", metavar="N", default="1", help="cells at a time: they share this machine's CPUs")
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="scheduler of a Dask cluster, whose workers run the cells, as root"
+    )
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+
+
 def _lab_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", help="its id, from `ps` (not needed when one lab runs)")
 
@@ -307,7 +324,7 @@ def _experiment(arguments: Arguments) -> Experiment:
 
 
 def _run(arguments: Arguments) -> int:
-    from lab import algorithms, launch
+    from lab.commands import algorithms, launch
 
     asked = _experiment(arguments)
     if algorithms.are_several(asked):
@@ -317,14 +334,14 @@ def _run(arguments: Arguments) -> int:
 
 
 def _cli(arguments: Arguments) -> int:
-    from lab import launch
+    from lab.commands import launch
 
     return launch.cli(_experiment(arguments), publish=arguments.publish)
 
 
 def _exec(arguments: Arguments) -> int:
-    from lab import launch
-    from lab.job import Job
+    from lab.commands import launch
+    from lab.measuring.job import Job
 
     if not arguments.program:
         raise LabError("no program to run: write it behind --, as in `exec --topology spine-leaf -- python3 train.py`")
@@ -334,7 +351,7 @@ def _exec(arguments: Arguments) -> int:
 
 
 def _describe(arguments: Arguments) -> int:
-    from lab import describing
+    from lab.commands import describing
 
     show = describing.one if arguments.compare is None else describing.several
     show(_experiment(arguments), arguments)
@@ -342,7 +359,8 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab import algorithms, forecast
+    from lab.commands import algorithms
+    from lab.planning import forecast
 
     asked = _experiment(arguments)
     show = algorithms.predict if algorithms.are_several(asked) else forecast.show
@@ -351,29 +369,54 @@ def _predict(arguments: Arguments) -> int:
 
 
 def _export(arguments: Arguments) -> int:
-    from lab import exporting
+    from lab.commands import exporting
 
     exporting.write(_experiment(arguments), arguments.format, arguments.file)
     return 0
 
 
+def _sweep(arguments: Arguments) -> int:
+    from lab.commands import sweep
+    from lab.planning.grid import load_grid
+
+    file = arguments.experiment
+    if not file:
+        raise LabError("sweep needs a file with a [grid], such as experiments/sweep-routing.toml")
+    grid = load_grid(file, {key: getattr(arguments, key, None) for key in (*_OPTIONS, "in_place")})
+    status = 0
+    if arguments.predict:
+        table = sweep.predicted(grid)
+    else:
+        if not arguments.dask:
+            probes.require_root()
+        folder = Path(arguments.out or Path("results") / f"sweep-{Path(file).stem}").expanduser().resolve()
+        at_a_time = whole_number(1, 64)("--parallel", arguments.parallel)
+        table, status = sweep.run(grid, folder, at_a_time=at_a_time, dask=arguments.dask)
+        terminal.warn(f"results: {folder}")
+    if arguments.json:
+        terminal.show(sweep.as_json(table))
+    else:
+        sweep.show(table, grid)
+    return status
+
+
 def _doctor(arguments: Arguments) -> int:
-    from lab import doctor
+    from lab.machine import doctor
 
     return doctor.examine(mtu=parse_mtu("--mtu", arguments.mtu), again=arguments.again)
 
 
 def _ps(arguments: Arguments) -> int:
-    from lab import labs
+    from lab.machine import labs
 
-    machine.require_root()
+    probes.require_root()
     return labs.show()
 
 
 def _shell(arguments: Arguments) -> int:
-    from lab import labs
+    from lab.machine import labs
 
-    machine.require_root()
+    probes.require_root()
     lab, command = arguments.lab, arguments.command
     if lab is not None and not lab.isdecimal():
         # `shell -- ovs-vsctl show`: the id was left out.
@@ -382,20 +425,20 @@ def _shell(arguments: Arguments) -> int:
 
 
 def _stop(arguments: Arguments) -> int:
-    from lab import labs
+    from lab.machine import labs
 
-    machine.require_root()
+    probes.require_root()
     return labs.stop(arguments.lab)
 
 
 def _check(arguments: Arguments) -> int:
-    from lab import check
+    from lab.commands import check
 
     return check.check_file(arguments.file)
 
 
 def _compare(arguments: Arguments) -> int:
-    from lab.compare import compare
+    from lab.reporting.compare import compare
 
     text, comparable = compare(Path(arguments.a), Path(arguments.b))
     print(text)
@@ -407,6 +450,7 @@ COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
+    "sweep": (_sweep, _sweep_options, "every combination of a file's [grid], in one table; needs root"),
     "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),

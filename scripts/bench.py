@@ -78,15 +78,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _refusal(names: Sequence[str]) -> str:
-    from lab import machine
+    from lab.machine import probes
 
     if unknown := [name for name in names if name not in GROUPS]:
         return f"unknown figure {unknown[0]!r}; known: {' '.join(GROUPS)}"
     if os.geteuid() != 0:
         return f"needs root: run it as `sudo {sys.executable} {' '.join(sys.argv)}`"
-    machine.complete_path()
+    probes.complete_path()
     missing = {tool for name in names for tool in GROUPS[name].needs if shutil.which(tool) is None}
-    missing |= set(machine.missing_tools())
+    missing |= set(probes.missing_tools())
     return f"missing {', '.join(sorted(missing))}: run `sudo scripts/setup.sh`" if missing else ""
 
 
@@ -163,7 +163,7 @@ def _child(group: Group, quick: bool, result: Connection, parent: int) -> None:
 
 def _write(file: Path | None, figures: "Sequence[Figure]", quick: bool, *, complete: bool) -> None:
     from benchmarks.figure import as_json
-    from lab import machine
+    from lab.machine import probes
 
     if file is None:
         return
@@ -171,11 +171,11 @@ def _write(file: Path | None, figures: "Sequence[Figure]", quick: bool, *, compl
         "measured": time.strftime("%Y-%m-%dT%H:%M:%S"),
         "complete": complete,
         "quick": quick,
-        "cpu": machine.cpu_model(),
+        "cpu": probes.cpu_model(),
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "open_vswitch": machine.open_vswitch_version(),
+        "open_vswitch": probes.open_vswitch_version(),
     }
     file.write_text(json.dumps({**about, "figures": as_json(figures)}, indent=1) + "\n")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine
+from lab.machine import probes
 
 EMULATION = Path(__file__).parent / "emulation"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    machine.complete_path()
+    probes.complete_path()
     for item in items:
         if EMULATION in item.path.parents:
             item.add_marker(pytest.mark.emulation)
@@ -27,7 +27,7 @@ def unmet_need(item: pytest.Item) -> str:
     """Why this test cannot run here; '' when it can."""
     missing = [tool for m in item.iter_markers("needs") for tool in m.args if shutil.which(tool) is None]
     if missing:
-        packages = {machine.OPTIONAL_TOOLS[tool][0] if tool in machine.OPTIONAL_TOOLS else tool for tool in missing}
+        packages = {probes.OPTIONAL_TOOLS[tool][0] if tool in probes.OPTIONAL_TOOLS else tool for tool in missing}
         return f"{', '.join(missing)} missing: apt-get install {' '.join(sorted(packages))}"
     if item.get_closest_marker("emulation"):
         return cannot_emulate()
@@ -40,7 +40,7 @@ def unmet_need(item: pytest.Item) -> str:
 def cannot_emulate() -> str:
     if os.geteuid() != 0:
         return "needs root: sudo scripts/test.sh"
-    missing = [*machine.missing_tools()]
+    missing = [*probes.missing_tools()]
     if importlib.util.find_spec("mininet") is None:
         missing.append("Mininet's Python module")
     if missing:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from benchmarks import machine
 from benchmarks.figure import Figure, Target, figure, joined
-from lab import budget
-from lab.experiment import Experiment
+from lab.machine import budget
+from lab.planning.experiment import Experiment
 
 _SECONDS = Target("ours", high=60)
 _ALL = Target("ratio", 1, 1)

@@ -13,7 +13,7 @@ from benchmarks.numbered_traffic import MARGIN_S, ROCEV2_PORT, NumberedTraffic
 from controller import policy, rules_of
 from controller.dataplane import DataPlane
 from controller.flow import UDP, Flow
-from lab.bringup import Lab, lab_up
+from lab.machine.bringup import Lab, lab_up
 from lab.progress import Progress
 from topologies.fabric import Fabric, Port
 from topologies.spine_leaf import SpineLeaf

@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.figure import Figure, Pairs, Target
 from benchmarks.machine import inside, prefer
-from lab.bringup import Lab, lab_up
+from lab.machine.bringup import Lab, lab_up
+from lab.planning.sending import TCP_CONGESTION_CONTROLS
 from lab.progress import Progress
-from lab.sending import TCP_CONGESTION_CONTROLS
 from topologies.spine_leaf import SpineLeaf
 from traffic.replay import Replay
 from traffic.schedule import ScheduleBuilder

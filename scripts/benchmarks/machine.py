@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import sandbox
+from lab.machine import sandbox
 from topologies import syscalls
 
 ROOT = Path(__file__).resolve().parents[2]

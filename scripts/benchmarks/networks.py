@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from benchmarks import machine
-from lab.bringup import lab_up
+from lab.machine.bringup import lab_up
+from lab.machine.sandbox import OVS_RUN_DIR
 from lab.progress import Progress
-from lab.sandbox import OVS_RUN_DIR
 from topologies import ovs_daemons
 from topologies.fabric import Fabric
 

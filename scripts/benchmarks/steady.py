@@ -10,12 +10,12 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.figure import Figure, Target, figure
-from lab import run as the_run
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.plan import plan
+from lab.measuring import run as the_run
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from lab.progress import Progress
-from lab.scale import Scale
 
 _EARLY, _LATE = 5, 50
 _EQUAL = Target("ratio", 1, 1)

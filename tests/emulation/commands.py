@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.sandbox import INIT_NAME
+from lab.machine.sandbox import INIT_NAME
 from tests.emulation.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lab.bringup import lab_up
-from lab.experiment import load
-from lab.plan import Plan, endpoints, plan
+from lab.machine.bringup import lab_up
+from lab.machine.sandbox import RUN_DIR
+from lab.planning.experiment import load
+from lab.planning.plan import Plan, endpoints, plan
+from lab.planning.scale import Scale
 from lab.progress import Progress
-from lab.sandbox import RUN_DIR
-from lab.scale import Scale
 from tests.emulation.netns_sandbox import in_sandbox
 from traffic import COLLECTIVES
 from traffic.replay import Replay

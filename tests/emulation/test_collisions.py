@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.bringup import lab_up
+from lab.machine.bringup import lab_up
+from lab.machine.sandbox import RUN_DIR
 from lab.progress import Progress
-from lab.sandbox import RUN_DIR
 from tests.emulation.netns_sandbox import in_sandbox
 from tests.emulation.waiting import wait_for
 from topologies import namespaces

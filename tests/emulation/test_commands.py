@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine
+from lab.machine import probes
 from tests.emulation.commands import (
     COMMAND,
     ROOT,
@@ -106,7 +106,7 @@ def test_too_few_open_files(tmp_path: Path) -> None:
 
 
 def test_a_delay_that_this_kernel_cannot_make(tmp_path: Path) -> None:
-    if "netem" in machine.usable_qdiscs():
+    if "netem" in probes.usable_qdiscs():
         pytest.skip("this kernel has netem")
     for command in ((), ("cli",)):
         line = refused(tmp_path, *command, *fabric(), "--delay", "10us")

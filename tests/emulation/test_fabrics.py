@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from controller import client
-from lab.bringup import lab_up
+from lab.machine.bringup import lab_up
+from lab.machine.sandbox import REST_PORT, RUN_DIR
 from lab.progress import Progress
-from lab.sandbox import REST_PORT, RUN_DIR
 from tests.emulation.commands import COMMAND
 from tests.emulation.netns_sandbox import in_sandbox, sh
 from tests.emulation.waiting import wait_for

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab import algorithms, launch, results
-from lab.experiment import Experiment, load
+from lab.commands import algorithms, launch
+from lab.planning.experiment import Experiment, load
+from lab.reporting import results
 from lab.rows import json_value
 from tests.unit.lab_samples import row
 from topologies import Refused

@@ -17,7 +17,7 @@ from controller.circuits.schedulers.opera import waits_for_circuit
 from controller.circuits.schedulers.ring_permutations import strides
 from controller.circuits.slices import DemandMatrix, Matching, Parameters, Slice, demand_matrix
 from controller.circuits.stuffing import decompose, quick_stuff
-from lab.check import check_file as check_command
+from lab.commands.check import check_file as check_command
 from topologies.errors import Refused
 
 

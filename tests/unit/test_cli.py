@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from controller import POLICIES
-from lab import cli, hop_budget, machine, sandbox
-from lab.experiment import PLACEMENTS, SETTINGS
+from lab import cli
+from lab.machine import hop_budget, probes, sandbox
+from lab.planning.experiment import PLACEMENTS, SETTINGS
 from topologies import TOPOLOGIES
 from traffic import COLLECTIVES, TRANSPORTS
 
@@ -253,7 +254,7 @@ def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that can do everything, whatever this one can."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for check in ("require_tools", "require_capabilities"):
-        monkeypatch.setattr(machine, check, lambda: None)
+        monkeypatch.setattr(probes, check, lambda: None)
 
 
 @pytest.mark.usefixtures("_as_root")
@@ -263,9 +264,9 @@ def test_a_run_that_can_be_done_reaches_its_sandbox() -> None:
 
 
 @pytest.mark.usefixtures("_as_root")
-@pytest.mark.parametrize("qdiscs", [{"htb", "bfifo"}, set(machine.QDISCS)])
+@pytest.mark.parametrize("qdiscs", [{"htb", "bfifo"}, set(probes.QDISCS)])
 def test_delay_is_possible_with_netem_and_without(monkeypatch: pytest.MonkeyPatch, qdiscs: set[str]) -> None:
-    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset(qdiscs))
+    monkeypatch.setattr(probes, "usable_qdiscs", lambda: frozenset(qdiscs))
     monkeypatch.setattr(hop_budget, "measured", lambda *_, **__: 100_000.0)
     with pytest.raises(SandboxMade):
         cli.main([*SMALL, "--delay", "10ms"])
@@ -276,7 +277,7 @@ def test_delay_is_possible_with_netem_and_without(monkeypatch: pytest.MonkeyPatc
 def test_a_delay_too_short_for_the_hop_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
-    monkeypatch.setattr(machine, "usable_qdiscs", lambda: frozenset({"htb", "bfifo"}))
+    monkeypatch.setattr(probes, "usable_qdiscs", lambda: frozenset({"htb", "bfifo"}))
     line = refused(capsys, *SMALL, *options)
     assert all(word in line for word in ("125 us", "1000 us", "sch_netem"))
 
@@ -298,7 +299,7 @@ def test_more_memory_than_there_is_is_refused_with_both_numbers(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two ranks of 1 GiB: 2 buffers, 2 messages of a half, one buffer to compare with and a quarter for its mask."""
-    monkeypatch.setattr(machine, "available_memory_bytes", lambda: 4 * 2**30)
+    monkeypatch.setattr(probes, "available_memory_bytes", lambda: 4 * 2**30)
     line = refused(capsys, *SMALL, "-b", "1G", "-e", "1G")
     assert all(text in line for text in ("2 ranks x 1GiB", "4.3 GiB", "4.0 GiB", "--scale RATE:SIZE"))
 
@@ -399,7 +400,7 @@ def test_an_interrupt_before_the_first_line_ends_it_without_a_traceback() -> Non
 
 
 def test_an_interrupt_of_a_command_is_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "complete_path", lambda: os.kill(os.getpid(), 2))
+    monkeypatch.setattr(probes, "complete_path", lambda: os.kill(os.getpid(), 2))
     assert cli.main(["describe"]) == 130
     assert capsys.readouterr() == ("", "")
 

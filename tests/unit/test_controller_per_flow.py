@@ -19,11 +19,11 @@ from controller.policy import Announced, Policy
 from controller.rules import SwitchRules
 from controller.state import State
 from controller.update import plan
-from lab.announcing import to_announce
-from lab.experiment import Experiment
-from lab.forecast import forecast
-from lab.plan import endpoints
-from lab.plan import plan as planned
+from lab.planning.announcing import to_announce
+from lab.planning.experiment import Experiment
+from lab.planning.forecast import forecast
+from lab.planning.plan import endpoints
+from lab.planning.plan import plan as planned
 from tests.unit.controller_fabrics import address, jellyfish, link_between, ring
 from tests.unit.test_controller_process import controller
 from tests.unit.test_controller_update import loops, mixtures

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, launch, machine, sandbox
-from lab.experiment import Experiment, load
-from lab.job import Job, Outcome, Process, mpi_environment, mpi_files, processes, scale_out_network
-from lab.processes import run
-from lab.site import Site, site
+from lab import cli
+from lab.commands import launch
+from lab.machine import probes, sandbox
+from lab.measuring.job import Job, Outcome, Process, mpi_environment, mpi_files, processes, scale_out_network
+from lab.measuring.processes import run
+from lab.planning.experiment import Experiment, load
+from lab.planning.site import Site, site
 from tests.emulation.waiting import wait_for
 
 FABRIC = ("--topology", "spine-leaf:spines=1,leaves=2,hosts_per_leaf=2", "--scale", "1", "--link-rate", "20Mbit")
@@ -80,7 +82,7 @@ def test_what_stands_behind_the_dashes_is_the_programs_own(monkeypatch: pytest.M
 def test_without_a_refusal_it_gets_to_its_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the refusals above are what they seem."""
     for check in ("require_root", "require_tools", "require_capabilities"):
-        monkeypatch.setattr(machine, check, lambda: None)
+        monkeypatch.setattr(probes, check, lambda: None)
     with pytest.raises(SandboxMade):
         cli.main(["exec", *FABRIC, "--", "true"])
 
@@ -244,12 +246,12 @@ def test_a_timeout_ends_all_and_what_they_started(tmp_path: Path) -> None:
 
 def test_after_one_has_failed_the_rest_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The failure is the result, not the signal that followed it."""
-    monkeypatch.setattr("lab.processes._FAILURE_GRACE_S", 0.1)
+    monkeypatch.setattr("lab.measuring.processes._FAILURE_GRACE_S", 0.1)
     assert ran("exit 5", "sleep 600").codes == (5, None)
 
 
 def test_one_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.processes._TERM_GRACE_S", 0.1)
+    monkeypatch.setattr("lab.measuring.processes._TERM_GRACE_S", 0.1)
     assert ran("trap '' TERM; while :; do sleep 0.05; done", timeout_s=0.2).status == 124
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.announcing import to_announce
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.interfaces import interfaces, scale_up_hops
-from lab.plan import Plan, endpoints, plan
-from lab.roofline import Cut, worst_cut
-from lab.scale import Budget, Scale, choose_scale
-from lab.site import fabric_of
+from lab.planning.announcing import to_announce
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.interfaces import interfaces, scale_up_hops
+from lab.planning.plan import Plan, endpoints, plan
+from lab.planning.roofline import Cut, worst_cut
+from lab.planning.scale import Budget, Scale, choose_scale
+from lab.planning.site import fabric_of
 from tests.unit.loopback import NETWORK
 from topologies import topology
 from topologies.builder import FabricBuilder

@@ -10,13 +10,13 @@ import pytest
 from controller import POLICIES, fits, rules_of
 from controller.dataplane import DataPlane, Unpredictable
 from controller.flow import UDP, Flow
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.helpers import told
-from lab.plan import Plan, endpoints, plan
-from lab.roofline import Cut
-from lab.scale import Scale
-from lab.site import fabric_of
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.helpers import told
+from lab.planning.plan import Plan, endpoints, plan
+from lab.planning.roofline import Cut
+from lab.planning.scale import Scale
+from lab.planning.site import fabric_of
 from tests.unit.controller_fabrics import two_rails
 from topologies import TOPOLOGIES, Fabric, Refused, TopologyError, topology
 from topologies.conformance import check_fabric

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab import cli
-from lab.experiment import Experiment
-from lab.plan import plan
+from lab.planning.experiment import Experiment
+from lab.planning.plan import plan
 from topologies import TopologyError, graphml, topology
 from topologies.conformance import check_topology
 from topologies.drawing import svg

@@ -9,11 +9,11 @@ import pytest
 from controller.circuits.device import parse_device
 from controller.circuits.plan_file import plan_from_data, texts_of
 from controller.circuits.uplinks import uplinks
-from lab.circuits import device_text, parse_circuits, plan_data
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.plan import Plan, plan
-from lab.scale import TYPICAL_BUDGET, Scale, choose_scale
+from lab.planning.circuits import device_text, parse_circuits, plan_data
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.plan import Plan, plan
+from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
 from topologies import Refused
 from topologies.ocs_dragonfly import OcsDragonfly
 from topologies.ocs_leaf import OcsLeaf

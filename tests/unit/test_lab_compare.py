@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab import nccl, results
-from lab.compare import Source, compare, compare_text, parse
 from lab.errors import LabError
+from lab.reporting import nccl, results
+from lab.reporting.compare import Source, compare, compare_text, parse
 from tests.unit.lab_samples import record, row
 
 # As nccl-tests prints it (values of a real shape, not of a real machine).

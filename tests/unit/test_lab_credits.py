@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from lab.credits import credits_of
 from lab.errors import LabError
-from lab.experiment import load
-from lab.forecast import Forecast, forecast_of
-from lab.plan import plan
-from lab.scale import Scale
+from lab.planning.credits import credits_of
+from lab.planning.experiment import load
+from lab.planning.forecast import Forecast, forecast_of
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from topologies.shaping import shape
 from traffic.framing import rocev2
 from traffic.rocev2.reliability import Reliability

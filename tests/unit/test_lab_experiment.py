@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.experiment import SETTINGS, Experiment, controller_address, load
-from lab.scale import Scale
+from lab.planning.experiment import SETTINGS, Experiment, controller_address, load
+from lab.planning.scale import Scale
 
 
 def _file(tmp_path: Path, text: str) -> Path:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lab.fluid import Fluid, Latency, max_min
-from lab.level_walk import LevelWalk
-from lab.wire import Paths, Sends
+from lab.model.fluid import Fluid, Latency, max_min
+from lab.model.level_walk import LevelWalk
+from lab.model.wire import Paths, Sends
 from topologies import Fabric, Port, topology
 from traffic.framing import rocev2, tcp
 from traffic.schedule import Connection

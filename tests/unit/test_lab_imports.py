@@ -8,10 +8,10 @@ import pytest
 
 import traffic
 from lab import cli
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.plan import plan
-from lab.scale import Scale
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from tests.unit.chakra_traces import collective, trace
 from traffic.formats import FORMATS, UNSIZED, split_spec
 from traffic.formats.goal import read_goal

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab.monitor import Window
+from lab.measuring.monitor import Window
 
 HOST, SWITCH = 0, 1
 

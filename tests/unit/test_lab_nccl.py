@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from lab import nccl
-from lab.compare import parse
 from lab.kpis import Goodput
+from lab.reporting import nccl
+from lab.reporting.compare import parse
 from lab.rows import InPlace, IterationRecord
 from tests.unit.lab_samples import record, row
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.experiment import load
-from lab.forecast import forecast_of, require_short_ways
-from lab.plan import Plan, plan
-from lab.scale import Budget, Scale, choose_scale
-from lab.site import fabric_of
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of, require_short_ways
+from lab.planning.plan import Plan, plan
+from lab.planning.scale import Budget, Scale, choose_scale
+from lab.planning.site import fabric_of
 from topologies import Refused
 
 

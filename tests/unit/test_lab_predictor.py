@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from lab.fluid import Latency
-from lab.predictor import predict, roofline_s
-from lab.wire import Sends, levels
+from lab.model.fluid import Latency
+from lab.model.predictor import predict, roofline_s
+from lab.model.wire import Sends, levels
 from topologies import Fabric, Port, topology
 from traffic.framing import tcp
 from traffic.schedule import Connection

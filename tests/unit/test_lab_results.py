@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from lab import report, results
 from lab.errors import LabError
+from lab.reporting import report, results
 from lab.rows import IterationRecord, LinkSamples, LinkTotal
 from tests.results_folder import COLUMNS, FILES
 from tests.unit.lab_samples import record, row

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError
-from lab.scale import MAX_EMULATED_MBPS, Budget, Load, Scale, choose_scale, frames_per_step, parse_scale
+from lab.planning.scale import MAX_EMULATED_MBPS, Budget, Load, Scale, choose_scale, frames_per_step, parse_scale
 from topologies import topology
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from controller.circuits.plan import Plan, PlannedSlice
-from lab import report, results, timeline
-from lab.circuits import Optical, optical
-from lab.experiment import Experiment
+from lab.measuring import timeline
+from lab.measuring.verdict import Evidence, judge
+from lab.planning.circuits import Optical, optical
+from lab.planning.experiment import Experiment
+from lab.reporting import report, results
+from lab.reporting.timeline_chart import timeline as drawn
 from lab.rows import CircuitRecord, CircuitTotal, LinkSamples
-from lab.timeline_chart import timeline as drawn
-from lab.verdict import Evidence, judge
 from tests.unit import lab_samples
 from topologies.ocs_leaf import OcsLeaf
 

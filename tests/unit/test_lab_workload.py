@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lab import cli
-from lab.experiment import load
-from lab.forecast import Forecast, forecast_of
-from lab.nccl import footer, row_line, row_lines
-from lab.plan import Plan, plan
-from lab.scale import Budget, Scale, choose_scale
+from lab.planning.experiment import load
+from lab.planning.forecast import Forecast, forecast_of
+from lab.planning.plan import Plan, plan
+from lab.planning.scale import Budget, Scale, choose_scale
+from lab.reporting.nccl import footer, row_line, row_lines
 from tests.unit.lab_samples import row
 from topologies import Refused
 from traffic.workloads.models import parse_model, training_flops
@@ -144,7 +144,7 @@ def test_an_algorithm_is_for_the_collectives_that_know_it() -> None:
 def test_too_many_operations_have_bytes_but_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     p, scale = planned(split=SPLIT_3D), Scale(40_000, 500)
     known = carried(p, scale)
-    for module in ("lab.predictor", "lab.forecast"):
+    for module in ("lab.model.predictor", "lab.planning.forecast"):
         monkeypatch.setattr(f"{module}.MAX_STEP_SENDS", 100)
     forecast = expected(p, scale)
     found = forecast.prediction(p.sizes(scale)[0], scale)

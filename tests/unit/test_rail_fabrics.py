@@ -10,9 +10,9 @@ import pytest
 from controller import POLICIES, fits, rules_of
 from controller.dataplane import DataPlane, Dropped
 from controller.flow import Flow
-from lab.experiment import load
-from lab.plan import plan
-from lab.scale import Scale
+from lab.planning.experiment import load
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from tests.unit.fabric_graphs import max_flow_links
 from topologies import Refused, TopologyError, topology
 from topologies.conformance import check_topology

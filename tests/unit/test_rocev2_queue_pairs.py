@@ -17,11 +17,11 @@ import pytest
 
 from controller import policy, rules_of
 from controller.dataplane import DataPlane
-from lab.announcing import flow_of
-from lab.experiment import load
-from lab.forecast import forecast_of
-from lab.plan import plan
-from lab.scale import Scale
+from lab.planning.announcing import flow_of
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from topologies import topology
 from traffic.rocev2.queue_pair import first_number, linux_source_port, queue_pair_numbers
 from traffic.transport import Endpoint, WireFlow

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import traffic
-from lab.experiment import load
-from lab.forecast import forecast
-from lab.plan import endpoints, plan
-from lab.scale import Scale
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast
+from lab.planning.plan import endpoints, plan
+from lab.planning.scale import Scale
 from tests.unit.traffic_fakes import FakeTransport, filled, replayed, wrong
 from traffic import PATTERNS, TRANSPORTS, Demand, Schedule, TrafficError
 from traffic.check import verify

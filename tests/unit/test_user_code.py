@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import cli, sandbox
+from lab import cli
+from lab.machine import sandbox
 from topologies import Refused, user_code
 
 POLICIES = """

@@ -1,0 +1,1 @@
+"""A run inside its sandbox: rows measured, the machine watched, the verdict."""

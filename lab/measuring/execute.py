@@ -1,0 +1,138 @@
+"""A program of the user's own over the fabric, inside its sandbox: `run_topo.py exec`. What a run does, but for who sends."""
+
+import os
+import resource
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from lab import terminal
+from lab.machine.bringup import Lab
+from lab.machine.sandbox import RUN_DIR
+from lab.measuring import processes
+from lab.measuring.job import Job, Result, hosts_file, mpi_files, summary
+from lab.measuring.job import processes as of_job
+from lab.measuring.monitor import Monitor
+from lab.measuring.observed import Losses, frame_s, link_samples, link_totals, observed, switch_queue_frames
+from lab.measuring.run import INVALID, conclude, delays, ending, lab_of, new_record, watched
+from lab.measuring.switching import all_the_time
+from lab.measuring.verdict import judge
+from lab.planning.experiment import NOT_OF_THE_TRAFFIC, SETTINGS
+from lab.planning.scale import Scale
+from lab.planning.site import Site
+from lab.progress import Progress
+from lab.reporting import results
+from lab.rows import RunRecord
+from topologies import namespaces, syscalls
+from traffic.transport import TransportCounters
+
+_HOSTS = Path("/etc/hosts")
+_SEGMENTS = ("OutSegs", "RetransSegs")
+
+
+def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress: Progress) -> int:
+    """Returns the worst exit status of the job's processes; where that is 0 but the fabric was not as asked, 1."""
+    asked = site.experiment.to_dict()
+    settings = {SETTINGS[key].field: asked[SETTINGS[key].field] for key in NOT_OF_THE_TRAFFIC}
+    record = new_record(site, scale, settings | site.resolved)
+    if folder is None:
+        folder = results.new_folder(Path("results"), site.fabric.name, f"exec-{job.name}", datetime.now().astimezone())
+    result = None
+    with ending() as how:
+        with lab_of(site, scale, progress) as lab, watched(lab) as monitor:
+            record.machine = {**record.machine, "datapath": lab.datapath, **delays(site, lab)}
+            progress.step(f"{site.ranks} ranks of {job.name}")
+            progress.done()
+            result = _measured(site, scale, job, lab, monitor, record)
+        record.complete = True
+        how.status = result.status or (INVALID if result.verdict == "invalid" else 0)
+    progress.done()
+    program = result.to_dict() if result else {"command": job.command, "mpi": job.mpi}
+    written = conclude(record, how, partial(results.write_job, folder, record, program))
+    if result:
+        terminal.warn(*summary(result, record.link_totals, scale.fabric(site.fabric)))
+    if written:
+        terminal.warn(f"results: {folder}")
+    return how.status
+
+
+def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, record: RunRecord) -> Result:
+    _furnish(site)
+    started = of_job(job, site, RUN_DIR, os.environ)
+    lab.net.hop_report()
+    tcp, losses, start, used_s = (
+        _tcp_segments(site),
+        Losses.of(lab, TransportCounters(0, 0)),
+        monitor.mark(),
+        _children_s(),
+    )
+    began = time.monotonic()
+    with all_the_time(site, scale):
+        outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
+    busy = (began, time.monotonic())
+    used_s = _children_s() - used_s
+    window = monitor.window(start, monitor.mark())
+    now = _tcp_segments(site)
+    sent = {name: now[name] - tcp[name] for name in _SEGMENTS}
+    lost = Losses.of(lab, TransportCounters(sent["RetransSegs"], sent["OutSegs"])).since(losses)
+    record.links.append(link_samples(lab.fabric, window, monitor.origin_s))
+    record.link_totals = link_totals(lab.fabric, window, lost, outcome.seconds, size_bytes=0, planned={})
+    evidence = replace(
+        observed(lab, site, window, lost),
+        # A program may compute on every core; what that takes from the switches shows in their waiting.
+        idle_share=None,
+        # Those who have ended are no longer among the lab's processes; they were its.
+        other_cores=max(0.0, window.other_cores - used_s / outcome.seconds),
+        switch_queue_frames=switch_queue_frames(lab, window, [busy], frame_s(site, scale)),
+        segments=float(sent["OutSegs"]),
+    )
+    verdict = judge(evidence)
+    at_hosts, counted = lost.at_hosts(lab.fabric), window.bytes_by_intf()
+    return Result(
+        command=job.command,
+        mpi=job.mpi,
+        exit_codes=outcome.codes,
+        status=outcome.status,
+        timed_out=outcome.timed_out,
+        wall_s=outcome.seconds,
+        bytes_sent=sum(counted.get(port.intf, 0) for h in lab.fabric.hosts for port in lab.fabric.ports_of(h.name)),
+        segments=sent["OutSegs"],
+        retransmits=sent["RetransSegs"],
+        dropped_fabric=lost.in_all - at_hosts,
+        dropped_host=at_hosts,
+        verdict=verdict.level,
+        reason=verdict.reason,
+    )
+
+
+def _furnish(site: Site) -> None:
+    """What the processes read: the hosts' names, and MPI's files."""
+    for name, text in {"hosts": hosts_file(site.fabric), **mpi_files(site)}.items():
+        (RUN_DIR / name).write_text(text)
+    (RUN_DIR / "agent").chmod(0o755)
+    if _HOSTS.exists():
+        syscalls.mount(str(RUN_DIR / "hosts"), _HOSTS, "none", syscalls.MS_BIND)
+
+
+def _tcp_segments(site: Site) -> Counter[str]:
+    """Sent and sent again by all hosts since they exist: 'OutSegs', 'RetransSegs' (RFC 4022, in /proc/net/snmp)."""
+
+    def read(_: str) -> Counter[str]:
+        names, values = (
+            line.split()[1:]
+            for line in Path("/proc/thread-self/net/snmp").read_text().splitlines()
+            if line.startswith("Tcp:")
+        )
+        return Counter({name: int(value) for name, value in zip(names, values, strict=True) if name in _SEGMENTS})
+
+    hosts = [host.name for host in site.fabric.hosts]
+    return sum(namespaces.each(zip(hosts, hosts, strict=True), read), Counter(dict.fromkeys(_SEGMENTS, 0)))
+
+
+def _children_s() -> float:
+    """CPU time of children that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,246 @@
+"""Event-driven fluid model: what a collective should take while its flows share links as TCP's do, max-min fairly.
+
+Between two events every flow has a constant rate: that of progressive filling (Bertsekas and Gallager, "Data Networks",
+section 6.5.2) over the links' shaped rates, less what acknowledgements take of them. Events: a message's last byte has
+left; it has arrived, and sends that waited for it may start. A connection's sends leave one after the other, each when
+those it depends on have arrived; connections do not wait for each other, and local operations for nothing else.
+
+* A message is cut into segments of MSS bytes; each is a frame with its headers; every second frame is acknowledged by a
+  frame in the opposite direction, as TCP does (RFC 1122 section 4.2.3.2).
+* Every directed link is a token bucket, as it is shaped: what it does not send fills the bucket up to its burst, and a
+  message that starts takes from the buckets on its path what they all have, at once.
+* A frame leaves when the bucket is not in debt, so the last one leaves its own time before it is paid for.
+
+What is not in it: losses, TCP's start, the CPU.
+"""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+
+from lab.model.wire import Floats, Ints, Paths, Sends, Wire, totals, transpose
+from topologies.fabric import Fabric
+from traffic.ranges import ranges
+
+# Events closer together than this are one: far below a frame's time, far above float64's rounding of a run's seconds.
+_AT_ONCE_S = 1e-9
+# Rates by set of active connections: steps of a regular schedule ask for the same one again and again.
+_REMEMBERED = 256
+_TIE = 1 + 1e-9
+# A flow that crosses no shaped link: a number, since 0 times infinity is none.
+_UNSHAPED_BYTES_S = 1e18
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Constants of the emulator's software, calibrated on two hosts only, where nothing is shared.
+
+    An all-reduce of 1 KiB, which the token buckets let pass at once, is two steps: 0.46 ms over one switch, 0.60 ms over
+    three (lower quartiles of 300 each, two busy cores), so 2 hops + end = 0.23 ms and 4 hops + end = 0.30 ms.
+
+    per_hop_s: a frame through a veth and the switch; end_s: from the last frame in the receiver's kernel to the next send
+    in the sender's.
+    """
+
+    per_hop_s: float = 35e-6
+    end_s: float = 160e-6
+
+
+DEFAULT_LATENCY = Latency()
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """seconds: emulated, nan where no model knows; bottleneck: the busiest link, as 'leaf1->spine2'; bytes_by_intf: wire bytes,
+    acknowledgements included, of one iteration per egress interface; started_s, arrived_s: (sends,) each, empty where no
+    model follows them."""
+
+    seconds: float
+    bottleneck: str
+    bytes_by_intf: Mapping[str, float]
+    started_s: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
+    arrived_s: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
+
+
+def prediction(fabric: Fabric, paths: Paths, wire: Wire, seconds: float) -> Prediction:
+    busy = wire.carried / wire.rate_bytes_s
+    worst = int(np.argmax(busy)) if len(busy) else -1
+    return Prediction(
+        seconds=seconds,
+        bottleneck=fabric.direction(paths.ports[worst]) if worst >= 0 else "",
+        bytes_by_intf=dict(zip(paths.intfs, wire.carried.tolist(), strict=True)),
+    )
+
+
+def max_min(link: Ints, flow: Ints, capacity: Floats, n_flows: int) -> Floats:
+    """(n_flows,) rates by progressive filling. Flow `flow[i]` crosses link `link[i]`; a flow that crosses none has rate inf.
+
+    capacity: (links,), in the unit of the rates.
+    """
+    rates = np.full(n_flows, np.inf)
+    left = capacity.copy()
+    while len(link):
+        users = np.bincount(link, minlength=len(left))
+        share = np.full(len(left), np.inf)
+        np.divide(left, users, out=share, where=users > 0)
+        least = max(share.min(), 0.0)
+        full = np.unique(flow[share[link] <= least * _TIE])
+        rates[full] = least
+        frozen = np.isin(flow, full)
+        left -= np.bincount(link[frozen], minlength=len(left)) * least
+        link, flow = link[~frozen], flow[~frozen]
+    return rates
+
+
+class Fluid:
+    """One iteration of a schedule on the emulated fabric, event after event."""
+
+    def __init__(
+        self, fabric: Fabric, sends: Sends, paths: Paths, mtu: int, latency: Latency = DEFAULT_LATENCY
+    ) -> None:
+        self._fabric, self._sends, self._paths = fabric, sends, paths
+        self._wire = Wire(fabric, sends, paths, mtu)
+        n = len(paths.start) - 1
+        self._latency_s = (
+            np.bincount(np.repeat(np.arange(n), np.diff(paths.start)), self._wire.delay_s[paths.link], n)
+            + np.diff(paths.start) * latency.per_hop_s
+            + latency.end_s
+        )
+        self._waits_for = np.diff(sends.dep_start)
+        users = np.repeat(np.arange(len(sends)), self._waits_for)
+        self._on_arrival, self._on_leaving = (
+            transpose(users[which], sends.deps[which], len(sends))
+            for which in (~sends.waits_to_leave, sends.waits_to_leave)
+        )
+        # Each connection's sends in order, its next one, and how much of that has not left.
+        self._order = np.argsort(sends.connection, kind="stable")
+        edges = np.searchsorted(sends.connection[self._order], np.arange(n + 1))
+        self._next, self._end = edges[:-1].copy(), edges[1:]
+        self._active = np.zeros(n, dtype=bool)
+        self._left = np.zeros(n)
+        # The time of each one's last frame on the slowest link of its path.
+        self._unpaid_s = np.zeros(n)
+        self._slowest = np.full(n, np.inf)
+        np.minimum.at(self._slowest, np.repeat(np.arange(n), np.diff(paths.start)), self._wire.rate_bytes_s[paths.link])
+        self._bucket = self._wire.burst_bytes.copy()
+        self._known_rates: dict[bytes, tuple[Floats, Floats]] = {}
+        self._coming: list[tuple[float, int, Ints]] = []
+        self._number = count()
+        self.started_s, self.arrived_s = np.full(len(sends), np.nan), np.full(len(sends), np.nan)
+
+    def run(self) -> Prediction:
+        now = 0.0
+        self._compute(np.flatnonzero((self._sends.connection < 0) & (self._waits_for == 0)), now)
+        self._start(np.arange(len(self._next)), now)
+        while self._coming or self._active.any():
+            flows = np.flatnonzero(self._active)
+            rates, spare = self._rates_of(flows)
+            leaving = self._left[flows] / rates - self._unpaid_s[flows]
+            arriving = self._coming[0][0] - now if self._coming else np.inf
+            step = max(min(leaving.min(initial=np.inf), arriving), 0.0)
+            self._left[flows] -= rates * step
+            np.minimum(self._bucket + spare * step, self._wire.burst_bytes, out=self._bucket)
+            now += step
+            gone = flows[leaving <= step + _AT_ONCE_S]
+            self._leave(gone, now)
+            self._arrive(now)
+        missing = np.flatnonzero(np.isnan(self.arrived_s))
+        if len(missing):
+            raise ValueError(f"{len(missing)} sends never start, first {missing[0]}: the dependencies form a cycle")
+        whole = prediction(self._fabric, self._paths, self._wire, float(self.arrived_s.max(initial=0.0)))
+        return replace(whole, started_s=self.started_s, arrived_s=self.arrived_s)
+
+    # -- rates ----------------------------------------------------------------------------------------------------------
+
+    def _rates_of(self, flows: Ints) -> tuple[Floats, Floats]:
+        """The flows' rates (bytes/s), and what is left of every link's."""
+        key = flows.tobytes()
+        if key not in self._known_rates:
+            if len(self._known_rates) >= _REMEMBERED:
+                self._known_rates.clear()
+            self._known_rates[key] = self._fill(flows)
+        return self._known_rates[key]
+
+    def _fill(self, flows: Ints) -> tuple[Floats, Floats]:
+        p, rate = self._paths, self._wire.rate_bytes_s
+        link, flow = p.links_of(flows)
+        back, back_flow = p.ways_back_of(flows)
+        shaped = np.isfinite(rate[link])
+        # How fast acknowledgements come depends on how fast data goes: once without them, once beside them.
+        acks: Floats = np.zeros(len(rate))
+        for _ in range(2):
+            rates = max_min(link[shaped], flow[shaped], np.maximum(rate - acks, rate * 1e-3), len(flows))
+            rates[np.isinf(rates)] = _UNSHAPED_BYTES_S
+            acks = totals(back, (rates * self._wire.ack_share[flows])[back_flow], len(rate))
+        used = totals(link, rates[flow], len(rate)) + acks
+        return rates, np.where(np.isfinite(rate), np.maximum(rate - used, 0.0), 0.0)
+
+    # -- events ---------------------------------------------------------------------------------------------------------
+
+    def _start(self, connections: Ints, now: float) -> None:
+        """Start the next send of each connection that is idle, has one, and need not wait."""
+        while len(connections):
+            idle = connections[~self._active[connections] & (self._next[connections] < self._end[connections])]
+            ready = idle[self._waits_for[self._order[self._next[idle]]] == 0]
+            self.started_s[self._order[self._next[ready]]] = now
+            n_bytes = self._wire.send_bytes[self._order[self._next[ready]]]
+            empty, full = ready[n_bytes == 0], ready[n_bytes > 0]
+            self._active[full] = True
+            self._left[full] = n_bytes[n_bytes > 0]
+            self._unpaid_s[full] = self._wire.last_frame_bytes[self._order[self._next[full]]] / self._slowest[full]
+            self._take_from_buckets(full)
+            # No byte, no message: an empty send arrives as it leaves.
+            gone = self._order[self._next[empty]]
+            self._come(gone, np.full(len(empty), now))
+            self._next[empty] += 1
+            self._release(self._on_leaving, gone, now)
+            connections = empty
+
+    def _compute(self, operations: Ints, now: float) -> None:
+        self.started_s[operations] = now
+        self._come(operations, now + self._sends.calc_s[operations])
+
+    def _take_from_buckets(self, flows: Ints) -> None:
+        """What all buckets of a path have, or owe."""
+        link, flow = self._paths.links_of(flows)
+        sharers = np.bincount(link, minlength=len(self._bucket))
+        credit = self._left[flows].copy()
+        np.minimum.at(credit, flow, self._bucket[link] / sharers[link])
+        self._left[flows] -= credit
+        self._bucket -= np.bincount(link, credit[flow], len(self._bucket))
+
+    def _leave(self, connections: Ints, now: float) -> None:
+        """Their sends' last frames leave; what is not paid for by then is owed by what comes next."""
+        sends = self._order[self._next[connections]]
+        link, flow = self._paths.links_of(connections)
+        self._bucket -= totals(link, self._left[connections][flow], len(self._bucket))
+        self._come(sends, now + self._latency_s[connections])
+        self._active[connections] = False
+        self._next[connections] += 1
+        self._start(connections, now)
+        self._release(self._on_leaving, sends, now)
+
+    def _come(self, sends: Ints, at_s: Floats) -> None:
+        for time_s in np.unique(at_s):
+            heapq.heappush(self._coming, (float(time_s), next(self._number), sends[at_s == time_s]))
+
+    def _arrive(self, now: float) -> None:
+        while self._coming and self._coming[0][0] <= now + _AT_ONCE_S:
+            at_s, _, sends = heapq.heappop(self._coming)
+            self.arrived_s[sends] = at_s
+            self._release(self._on_arrival, sends, now)
+
+    def _release(self, waiting: tuple[Ints, Ints], sends: Ints, now: float) -> None:
+        """What waited for these sends, and for nothing else any more."""
+        users_of, start = waiting
+        users = users_of[ranges(start[sends], start[sends + 1] - start[sends])]
+        if not len(users):
+            return
+        np.subtract.at(self._waits_for, users, 1)
+        free = np.unique(users[self._waits_for[users] == 0])
+        on = self._sends.connection[free]
+        self._compute(free[on < 0], now)
+        self._start(np.unique(on[on >= 0]), now)

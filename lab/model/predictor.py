@@ -1,0 +1,58 @@
+"""What a collective should take: a roofline without a network in it, and a prediction with one (the fluid model)."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from lab.model.fluid import DEFAULT_LATENCY, Fluid, Latency, Prediction, prediction
+from lab.model.level_walk import LevelWalk
+from lab.model.wire import Paths, Sends, Wire
+from topologies.fabric import Fabric, Port
+from traffic.schedule import Connection
+
+# The fluid model takes about a millisecond of CPU time for each time at which something happens, which is up to twice as
+# many times as there are sends; a ring of 64 ranks has 8064.
+MAX_FLUID_SENDS = 10_000
+# Of a training step, for which there is no other model: its groups do the same at one time (35 688 operations of 16 ranks: 6 s).
+MAX_STEP_SENDS = 40_000
+
+
+def roofline_s(size_bytes: float, algo_factor: float, b_acc_mbps: float) -> float:
+    """The BMWG draft's 8 S x algo_factor / B_acc: no latency, no headers. algo_factor belongs to the collective, e.g.
+    2(n-1)/n for all-reduce; b_acc_mbps: sum of one accelerator's NIC rates (Mbit/s)."""
+    return 8 * size_bytes * algo_factor / (b_acc_mbps * 1e6)
+
+
+def predict(
+    fabric: Fabric,
+    sends: Sends,
+    paths: Mapping[Connection, Sequence[Port]],
+    mtu: int,
+    *,
+    ack_paths: Mapping[Connection, Sequence[Port]] | None = None,
+    latency: Latency = DEFAULT_LATENCY,
+) -> Prediction:
+    """One iteration of the collective on the emulated fabric.
+
+    paths: connection -> the egress port of every hop; ack_paths: connection -> the way back, by default the opposite
+    connection's path, or the same links. An empty path (one host) costs nothing. Of more sends than the fluid model follows,
+    with computing between them, only the bytes are known: the seconds are nan.
+    """
+    if len(sends) == 0:
+        return Prediction(0.0, "", {})
+    back = _ways_back(fabric, paths) if ack_paths is None else ack_paths
+    links = Paths.of(sends.connections, paths, back)
+    computes = bool(sends.calc_s.any())
+    if len(sends) <= (MAX_STEP_SENDS if computes else MAX_FLUID_SENDS):
+        return Fluid(fabric, sends, links, mtu, latency).run()
+    if computes:
+        # Levels know no computing beside sending.
+        return prediction(fabric, links, Wire(fabric, sends, links, mtu), math.nan)
+    return LevelWalk(fabric, sends, links, mtu, latency).run()
+
+
+def _ways_back(fabric: Fabric, paths: Mapping[Connection, Sequence[Port]]) -> dict[Connection, Sequence[Port]]:
+    def back(src: int, dst: int, channel: int) -> Sequence[Port]:
+        same_links = [fabric.peer(port) for port in reversed(paths[src, dst, channel])]
+        return paths.get((dst, src, channel), same_links)
+
+    return {connection: back(*connection) for connection in paths}

@@ -1,0 +1,1 @@
+"""From an experiment to what will run and what it should show. Nothing is made yet; most files are pure."""

@@ -1,0 +1,215 @@
+"""What a run should show, known before its first packet: every flow's path, and from it the predicted time.
+
+A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
+where the policy leaves the choice to a hash that nobody can compute, or where it follows measured load; then there is no
+prediction, and the reason says so.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from controller import rules_of
+from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
+from controller.flow import Flow
+from controller.policy import Reactive
+from lab.errors import LabError
+from lab.model.fluid import Prediction
+from lab.model.predictor import MAX_STEP_SENDS, predict
+from lab.model.wire import queue_pair_connection
+from lab.planning import sending
+from lab.planning.announcing import flow_of, routing
+from lab.planning.credits import credits_of
+from lab.planning.experiment import Experiment
+from lab.planning.helpers import told
+from lab.planning.plan import Plan, Size, plan, wire_flows
+from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
+from lab.planning.workload import step_columns, step_lines
+from lab.rows import json_value
+from topologies import Fabric, Port
+from topologies.shaping import Shape, shapes
+from topologies.units import format_rate, format_size
+from traffic.schedule import Connection
+from traffic.transport import WireFlow
+from traffic.workloads.report import StepReport
+
+# A connection is given up after 15 s.
+MAX_ROUND_TRIP_S = 10.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """paths: connection -> egress port of every hop, each queue pair as a connection; ack_paths: connection -> the way back."""
+
+    plan: Plan
+    emulated: Fabric
+    paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
+    ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
+    unknown: str = ""
+
+    def prediction(self, size: Size, scale: Scale) -> Prediction | None:
+        if self.unknown:
+            return None
+        sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
+        return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of the emulated links, by interface."""
+        e = self.plan.experiment
+        return shapes(self.emulated, e.mtu, e.queue_frames)
+
+    def credits(self) -> dict[WireFlow, int]:
+        """Of each flow, for --lossless credits. Raises LabError where paths are unknown, or queues too short."""
+        e = self.plan.experiment
+        if self.unknown:
+            raise LabError(f"--lossless credits needs to know which queues a packet crosses: {self.unknown}")
+        most = sending.reliability(e).window
+        found = credits_of(self.paths, self.ack_paths, self.shapes, self.plan.framing, most)
+        flows = wire_flows(self.plan, self.emulated)
+        return {f: found[queue_pair_connection(f.connection, f.qp, e.qps)] for f in flows}
+
+    @property
+    def untimed(self) -> str:
+        """Why there is no predicted time; '' where there is one."""
+        if self.unknown or not self.plan.workload or len(self.plan.schedule) <= MAX_STEP_SENDS:
+            return self.unknown
+        return (
+            f"{len(self.plan.schedule)} operations are more than the {MAX_STEP_SENDS} that the model follows where ranks "
+            "compute between their messages: fewer microbatches, layers or ranks have one"
+        )
+
+    def jobs(self, found: Prediction | None, scale: Scale) -> tuple[StepReport, ...]:
+        """A workload's figures by job, as predicted; none where no time is."""
+        if found is None or not self.plan.workload or not len(found.arrived_s):
+            return ()
+        times = (np.rint(t / scale.time_dilation * 1e9).astype(np.int64) for t in (found.started_s, found.arrived_s))
+        return tuple(self.plan.workload.reports(*times))
+
+    def roofline_s(self, size: Size, scale: Scale) -> float:
+        """In hardware seconds, for the bytes that are really sent."""
+        return self.plan.cut.seconds(size.emulated_bytes * scale.size_scale)
+
+
+def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
+    """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
+    if planned.experiment.controller:
+        return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
+    if planned.experiment.spread != "flow":
+        unit = planned.experiment.spread
+        return Forecast(
+            planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
+        )
+    if planned.circuits and len(planned.circuits.slices) > 1:
+        return Forecast(planned, emulated, unknown="circuits change while it runs")
+    chosen = routing(planned, emulated)
+    if isinstance(chosen, Reactive):
+        return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
+    plane = DataPlane(emulated, rules_of(chosen, emulated))
+    paths: dict[Connection, Sequence[Port]] = {}
+    ack_paths: dict[Connection, Sequence[Port]] = {}
+    for f in flows:
+        there = flow_of(f)
+        back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
+        try:
+            of = queue_pair_connection(f.connection, f.qp, planned.experiment.qps)
+            paths[of], ack_paths[of] = plane.path(there), plane.path(back)
+        except Unpredictable:
+            unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
+            return Forecast(planned, emulated, unknown=unknown)
+        except DataPlaneError as error:
+            raise LabError(f"routing {planned.routing} does not carry this traffic: {error}") from None
+    return Forecast(planned, emulated, paths, ack_paths)
+
+
+def require_short_ways(expected: Forecast, scale: Scale) -> None:
+    """Refuses round trips so long, as emulated, that no connection would be made in its time."""
+    hosts = expected.plan.hosts
+    for (src, dst, channel), ports in expected.paths.items():
+        way = (*ports, *expected.ack_paths[src, dst, channel])
+        delay_s = sum(expected.emulated.link_of(port.intf).delay_us for port in way) * 1e-6
+        if delay_s > MAX_ROUND_TRIP_S:
+            raise LabError(
+                f"a round trip {hosts[src]} -> {hosts[dst]} would take {delay_s:g} s here, more than "
+                f"{MAX_ROUND_TRIP_S:g} s: the delays x {scale.time_dilation:g}; use shorter ones, larger sizes, or a --scale "
+                "RATE:SIZE whose factors are closer to each other"
+            )
+
+
+def forecast_of(planned: Plan, scale: Scale) -> Forecast:
+    """For the connections that the plan's transport will make. Needs no root and builds nothing."""
+    emulated = scale.fabric(planned.fabric)
+    expected = forecast(planned, emulated, wire_flows(planned, emulated))
+    if planned.experiment.lossless:
+        expected.credits()
+    return expected
+
+
+def typical_scale(planned: Plan) -> Scale:
+    """The scale that was asked for, or a typical machine's."""
+    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+
+
+def show(experiment: Experiment, *, as_json: bool) -> None:
+    """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
+    planned = plan(experiment)
+    if as_json:
+        print(json.dumps(rows(planned)))
+        return
+    scale, expected, found = _expected(planned)
+    experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
+    print(
+        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
+    )
+    print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
+    if planned.helpers:
+        print(f"helpers: {told(planned.fabric, planned.helpers)}")
+    print(f"roofline: {planned.cut}")
+    print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
+    for size, prediction in found:
+        row = _row(expected, size, prediction, scale)
+        figures = (f"{row['predicted_s'] * 1e6:.1f}", f"{row['ratio']:.3f}", f"{row['busbw_gbytes_s']:.2f}")
+        predicted, ratio, busbw = ("N/A" if text == "nan" else text for text in figures)
+        print(
+            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {predicted:>15} {ratio:>7} {busbw:>13}  "
+            f"{row['bottleneck']}"
+        )
+        for line in step_lines(expected.jobs(prediction, scale)):
+            print(line)
+    if expected.untimed:
+        print(f"no prediction: {expected.untimed}")
+
+
+def rows(planned: Plan) -> list[dict[str, Any]]:
+    """What `predict --json` prints."""
+    scale, expected, found = _expected(planned)
+    return [
+        {name: json_value(value) for name, value in _row(expected, size, prediction, scale).items()}
+        for size, prediction in found
+    ]
+
+
+def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
+    scale = typical_scale(planned)
+    expected = forecast_of(planned, scale)
+    return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
+
+
+def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
+    roofline = expected.roofline_s(size, scale)
+    predicted_s = scale.hardware_s(found.seconds) if found else math.nan
+    return {
+        "size_bytes": size.size_bytes,
+        "emulated_bytes": size.emulated_bytes,
+        "roofline_s": roofline,
+        "predicted_s": predicted_s,
+        "ratio": predicted_s / roofline,
+        "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
+        "bottleneck": found.bottleneck if found else "",
+        **step_columns(expected.jobs(found, scale), expected.plan.workload),
+    }
