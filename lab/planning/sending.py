@@ -22,11 +22,11 @@ from traffic.rocev2.opcodes import PATH_MTUS
 from traffic.rocev2.reliability import MAX_TIMEOUT_CODE, Reliability, timeout_ns
 from traffic.rocev2.spread import Spread
 
-ROCEV2, TCP = "rocev2", "tcp"
+ROCEV2, TCP, UDP = "rocev2", "tcp", "udp"
 SELECTIVE = "selective"
 DCQCN, NONE = "dcqcn", "none"
 TCP_CONGESTION_CONTROLS = ("cubic", "reno", "dctcp", "bbr")
-_CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN)}
+_CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN), UDP: (NONE,)}
 _NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
 _OF_ROCEV2 = ("qps", "path_mtu", "reliability", "spread", "entropy", "flowlet_gap_us", "ack_timeout_us", "lossless")
@@ -74,8 +74,10 @@ def require_possible(e: Experiment, line_rate_mbps: float) -> None:
 def options(e: Experiment, scale: Scale, line_rate_mbps: float, shapes: Iterable[Shape]) -> dict[str, Any]:
     """The transport's keyword arguments, as emulated. line_rate_mbps: of hardware; shapes: of the emulated links."""
     name, constants = _congestion_control(e)
-    if e.transport != ROCEV2:
+    if e.transport == TCP:
         return {"congestion_control": name}
+    if e.transport == UDP:
+        return {"patience_ns": _SPARE * least_timeout_ms(shapes) * 10**6}
     dilation = scale.time_dilation
     return {
         "reliability": replace(reliability(e), timeout_ns=ack_timeout_ns(e, scale, shapes)),

@@ -91,3 +91,41 @@ def test_more_queue_pairs_slow_a_permutation_down_as_published(tmp_path: Path) -
     used = {link: n for link, n in sent(tmp_path / "32-3").items() if link.startswith("leaf1->spine")}
     # 8 MiB by four links, and headers.
     assert len(used) == 4 and min(used.values()) > 2**20
+
+
+@pytest.mark.slow
+def test_what_a_udp_blaster_loses_is_said_and_nothing_else(tmp_path: Path) -> None:
+    """Four into one at 20 Mbit/s: the queue takes 0.29 MB of 4 MB and sends on a quarter of what comes."""
+    where = ("--topology", "spine-leaf:spines=1,leaves=2,hosts_per_leaf=4", "--ranks", "5", "--scale", "1")
+    what = (
+        "--link-rate",
+        "20Mbit",
+        "--collective",
+        "incast",
+        "--transport",
+        "udp",
+        "-b",
+        "1M",
+        "-e",
+        "1M",
+        "-n",
+        "1",
+        "-w",
+        "0",
+    )
+    done = run_topo(*where, *what, "--out", str(tmp_path / "udp"), cwd=tmp_path)
+    assert done.status in (0, 1), done.err
+    (found,) = rows(tmp_path / "udp")
+    assert (found["wrong"], found["algbw_gbytes_s"], found["jct_ratio"], found["retransmits"]) == ("", "", "", "0")
+    assert 0.2 < float(found["delivered"]) < 0.5
+    assert int(found["dropped_fabric"]) > 100
+    assert "of the data arrived" in found["reason"]
+    table_row = next(line for line in done.out.splitlines() if line.lstrip().startswith("1048576"))
+    assert table_row.split()[8] == "N/A"
+
+
+@pytest.mark.slow
+def test_udp_that_nothing_drops_is_right(tmp_path: Path) -> None:
+    where = ("--topology", "spine-leaf:spines=1,leaves=2,hosts_per_leaf=1", "--scale", "1", "--link-rate", "20Mbit")
+    found = row(tmp_path / "udp", "1M", *where, "--transport", "udp")
+    assert (found["delivered"], found["dropped_fabric"], found["dropped_host"]) == ("1.0", "0", "0")
