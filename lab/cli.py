@@ -204,9 +204,21 @@ def _experiment_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
+    parser.add_argument(
+        "--pcap",
+        metavar="HOST[,A->B...]",
+        help="capture at these hosts and links: <interface>.pcapng in the results folder",
+    )
     parser.add_argument("--out", metavar="DIR", help="results folder (default: results/<date>-<topology>-<collective>)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON instead of the table")
     parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE.pcapng", help="of --pcap, or any; several points are put together"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _describe_options(parser: argparse.ArgumentParser) -> None:
@@ -328,9 +340,11 @@ def _run(arguments: Arguments) -> int:
 
     asked = _experiment(arguments)
     if algorithms.are_several(asked):
+        if arguments.pcap is not None:
+            raise LabError("--pcap is for one algorithm: name one with --algorithm")
         return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
     output: Output = "json" if arguments.json else "table"
-    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish, pcap=arguments.pcap)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -437,6 +451,13 @@ def _check(arguments: Arguments) -> int:
     return check.check_file(arguments.file)
 
 
+def _inspect(arguments: Arguments) -> int:
+    from lab.commands import inspecting
+
+    inspecting.show(arguments.files, as_json=arguments.json)
+    return 0
+
+
 def _compare(arguments: Arguments) -> int:
     from lab.reporting.compare import compare
 
@@ -459,5 +480,6 @@ COMMANDS: dict[str, Command] = {
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
     "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
     "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
 }

@@ -146,9 +146,9 @@ def _number(text: object) -> float:
 def _typed(name: str, text: str) -> object:
     """A column's value as `--json` of one run has it; None where there is none."""
     kind = _TYPES[name]
-    if kind not in (int, float):
+    if kind not in (int, int | None, float):
         return text
-    return kind(text) if text else None
+    return (float if kind is float else int)(text) if text else None
 
 
 def _new_folder(planned: Plan) -> Path:

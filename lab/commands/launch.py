@@ -12,6 +12,7 @@ from lab.errors import LabError
 from lab.machine import probes, relay, sandbox
 from lab.machine.sandbox import REST_PORT, Sandbox
 from lab.measuring.job import Job
+from lab.planning.capture_points import capture_points
 from lab.planning.experiment import Experiment, controller_address
 from lab.planning.forecast import forecast_of, require_short_ways
 from lab.planning.plan import plan
@@ -25,9 +26,12 @@ from topologies.units import format_size
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
 
-def run(experiment: Experiment, *, out: str | None, output: Output, publish: int | None) -> int:
-    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output."""
+def run(
+    experiment: Experiment, *, out: str | None, output: Output, publish: int | None, pcap: str | None = None
+) -> int:
+    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output; pcap: where frames are captured."""
     planned = plan(experiment)
+    points = [] if pcap is None else capture_points(pcap, planned.fabric)
     folder = results_folder(out)
     doors = _ready(planned, publish)
     require_writable(folder or Path("results").resolve())
@@ -39,7 +43,7 @@ def run(experiment: Experiment, *, out: str | None, output: Output, publish: int
     require_short_ways(expected, scale)
     from lab.measuring import run as the_run
 
-    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
+    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress, points=points)
     return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 

@@ -18,11 +18,13 @@ from lab.errors import LabError
 from lab.machine import probes
 from lab.machine.bringup import Lab, lab_up
 from lab.machine.sandbox import Terminated
+from lab.measuring.capturing import capturing
 from lab.measuring.monitor import Monitor
 from lab.measuring.row import RowMeasurement
 from lab.measuring.switching import all_the_time
 from lab.planning import sending
 from lab.planning.announcing import to_announce
+from lab.planning.capture_points import CapturePoint
 from lab.planning.forecast import Forecast
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, endpoints
@@ -40,8 +42,17 @@ from traffic.transport import Transport
 INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 
-def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
-    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
+def run(
+    expected: Forecast,
+    scale: Scale,
+    *,
+    folder: Path | None,
+    output: Output,
+    progress: Progress,
+    points: Sequence[CapturePoint] = (),
+) -> int:
+    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows.
+    points: where frames are captured."""
     plan = expected.plan
     record = new_record(plan, scale, _as_resolved(plan, scale))
     record.roofline = str(plan.cut)
@@ -54,6 +65,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
         ending() as how,
         _lab(plan, scale, progress) as lab,
         _transport(expected, scale, lab) as transport,
+        capturing(lab, points, folder),
         watched(lab) as monitor,
     ):
         record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
