@@ -83,6 +83,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
+    "rate_limit": ((), "RATE", "of rocev2: at which each queue pair sends at most, in hardware units; what it reached is said"),
     "ack_timeout": ((), "TIME", "of rocev2: until packets without acknowledgement are sent again (default: above full queues)"),
     "lossless": ((), "NAME", f"of rocev2: {', '.join(LOSSLESS)}, end to end, in place of PFC: no more is sent than queues hold"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),

@@ -34,6 +34,8 @@ MAX_STALL_S = 0.5
 # Cores that other processes used.
 MAX_OTHER_CORES = 0.5
 MAX_STEAL_SHARE = 0.02
+# Of the rate that was asked for, while there was something to send: what a pacer may be off, and what makes it no pacer.
+MAX_PACING_ERROR, MAX_PACING_ERROR_INVALID = 0.01, 0.05
 # Against the frame time: a sender this late has left its link idle for frames on end.
 MAX_LATENESS_FRAMES = 8.0
 # Measured / predicted: what the model knows (headers, shared links, latency) is in; a quarter more has another cause.
@@ -66,7 +68,8 @@ class Evidence:
     sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch
     thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue; dropped_at_sockets:
     frames that a transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links'
-    queues, where a congested fabric loses them; lossless_asked: they must not; data_bytes, lost_bytes: payload,
+    queues, where a congested fabric loses them; lossless_asked: they must not; pacing: rate of
+    paced senders over the one asked for, while they had something to send; data_bytes, lost_bytes: payload,
     and what of it never came; resent_for_losses: segments that all losses can
     explain, None = one each; timeouts: of the transport's retransmission timers; segments: data frames that the plan sends;
     loss_asked: probability of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the
@@ -94,6 +97,7 @@ class Evidence:
     dropped_at_sockets: int = 0
     queue_drops: int = 0
     lossless_asked: bool = False
+    pacing: float | None = None
     data_bytes: int = 0
     lost_bytes: int = 0
     frame_bytes: float = 0.0
@@ -189,6 +193,15 @@ def _lost_outside(e: Evidence) -> Iterator[str]:
         yield f"{e.hop.lost} frames lost inside the impairment hop{_hop_load(e.hop, e.hop_frames_per_s)}"
 
 
+def _not_paced(e: Evidence) -> Iterator[str]:
+    if e.pacing is not None and abs(e.pacing - 1) > MAX_PACING_ERROR_INVALID:
+        yield _pace(e.pacing)
+
+
+def _pace(pacing: float) -> str:
+    return f"senders kept {pacing:.3f} of the rate that was asked for"
+
+
 def _miscounted(e: Evidence) -> Iterator[str]:
     # What is lost and not sent again is on no link behind.
     if e.iterations_done < e.iterations_asked or e.lost_bytes:
@@ -281,6 +294,11 @@ def _resent(e: Evidence) -> Iterator[str]:
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
 
 
+def _badly_paced(e: Evidence) -> Iterator[str]:
+    if e.pacing is not None and MAX_PACING_ERROR < abs(e.pacing - 1) <= MAX_PACING_ERROR_INVALID:
+        yield _pace(e.pacing)
+
+
 def _undelivered(e: Evidence) -> Iterator[str]:
     if e.lost_bytes:
         yield (
@@ -347,13 +365,11 @@ def _late_slices(e: Evidence) -> Iterator[str]:
 _Check = Callable[[Evidence], Iterator[str]]
 _INVALID: tuple[_Check, ...] = (
     _nothing_done, _wrong, _unshaped, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
-    _plan_given_up,
+    _plan_given_up, _not_paced,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _undelivered, _not_lossless,
-    _timed_out,
-    _late_hop,
-    _other_loss,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _badly_paced,
+    _undelivered, _not_lossless, _timed_out, _late_hop, _other_loss,
     _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip
 
@@ -362,6 +378,8 @@ _DEGRADED: tuple[_Check, ...] = (
 
 
 def _remarks(e: Evidence) -> Iterator[str]:
+    if e.pacing is not None and abs(e.pacing - 1) <= MAX_PACING_ERROR:
+        yield _pace(e.pacing)
     if e.loss_asked:
         yield (
             f"links lost {e.impaired.lost} of {e.impaired.seen} frames as asked ({e.loss_asked * e.impaired.seen:.0f} expected), "
