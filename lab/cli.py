@@ -92,6 +92,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
     "group_size": ((), "N", "of group_shift: ranks in a group"),
     "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
+    "hot_share": ((), "SHARE", "of all_to_all_v: of what a rank sends, to the one half the ranks further; the rest evenly"),
     "workload": ((), "MODEL[:K=V,...]", f"a training step in place of a collective: {', '.join(MODELS)}"),
     "split": ((), "tp=N,pp=N,...", "of the workload over the ranks: tp, cp, dp, pp, ep (default: dp alone)"),
     "training": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Training))}"),
