@@ -19,6 +19,7 @@ from topologies import (
     offloads,
     ovs_bridges,
     ovs_daemons,
+    ovs_kernel,
     ovs_sockets,
     wires,
 )
@@ -105,6 +106,7 @@ class Emulation:
         self._programs: EgressPrograms | None = None
         self._hop: HopProcess | None = None
         self.uses_hop = False
+        self._kernel_lost = 0
         self._reader: LinkReader | None = None
         self._reader_lock = Lock()
 
@@ -359,14 +361,26 @@ class Emulation:
 
     def backlog_drops(self) -> dict[str, int]:
         """Frames that left an interface and that the far end did not take (its receive backlog was full, its MTU too
-        small): interface -> frames. No queue of the fabric lost them."""
+        small) or a delay line had no room for: interface -> frames. No queue of the fabric lost them."""
 
         def drops() -> dict[str, int]:
             return {intf: counters.tx_dropped for intf, counters in netlink_readings.link_counters().items()}
 
         mine = {port.intf for link in self.fabric.links for port in link.ports}
         found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
-        return {intf: n for here in found for intf, n in here.items() if intf in mine}
+        lost = {intf: n for here in found for intf, n in here.items() if intf in mine}
+        if self._delayed:
+            (in_the_middle,) = namespaces.each([(wires.NAMESPACE, self._delayed)], wires.drops)
+            for intf, n in in_the_middle.items():
+                lost[intf] += n
+        return lost
+
+    def datapath_drops(self) -> int:
+        """Frames lost inside Open vSwitch since last asked, or since the start."""
+        if self.datapath == "netdev":
+            return ovs_sockets.datapath_drops(ovs_daemons.switch_pid(self.run_dir))
+        before, self._kernel_lost = self._kernel_lost, ovs_kernel.lost_frames()
+        return self._kernel_lost - before
 
     def egress_counts(self) -> dict[str, EgressCounts]:
         """What the impairments did on every interface that has some, since the start."""

@@ -11,7 +11,6 @@ from lab.planning.site import Site
 from lab.rows import LinkSamples, LinkTotal
 from topologies import Fabric
 from topologies.impairments import EgressCounts
-from topologies.ovs_sockets import datapath_drops
 from traffic.framing import ETHERNET_BYTES
 from traffic.transport import TransportCounters
 
@@ -34,7 +33,7 @@ class Losses:
             {**lab.net.switch_drops(), **lab.net.host_drops()},
             lab.net.backlog_drops(),
             lab.net.egress_counts(),
-            datapath_drops(lab.daemons.switch_pid) if lab.datapath == "netdev" else 0,
+            lab.net.datapath_drops(),
             transport,
         )
 
