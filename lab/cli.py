@@ -22,6 +22,7 @@ from lab.machine import probes
 from lab.planning.experiment import (
     ADDRESSING,
     IN_THE_DARK,
+    LOSSLESS,
     NOT_OF_THE_TRAFFIC,
     PLACEMENTS,
     RELIABILITIES,
@@ -82,6 +83,8 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
+    "ack_timeout": ((), "TIME", "of rocev2: until packets without acknowledgement are sent again (default: above full queues)"),
+    "lossless": ((), "NAME", f"of rocev2: {', '.join(LOSSLESS)}, end to end, in place of PFC: no more is sent than queues hold"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
     "min_bytes": (("--minbytes",), "SIZE", "smallest size, as in nccl-tests: K, M and G are powers of two"),

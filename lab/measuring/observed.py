@@ -81,6 +81,7 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses) -> Evidence:
         timeouts=losses.transport.timeouts,
         dropped_at_sockets=losses.transport.dropped_host,
         queue_drops=sum(losses.queues.values()),
+        lossless_asked=e.lossless is not None,
         frame_bytes=e.mtu + ETHERNET_BYTES,
         lost_outside=losses.backlogs,
         datapath_drops=losses.datapath,

@@ -46,6 +46,7 @@ MAX_QPS = 256
 # UDP source ports that Linux uses for RoCEv2.
 MAX_ENTROPY = 2**14
 RELIABILITIES = ("go-back-N", "selective")
+LOSSLESS = ("credits",)
 PLACEMENTS = ("contiguous", "strided", "random")
 IN_THE_DARK = get_args(InTheDark)
 # What a schedule of the user's own says itself, or what is not done to one.
@@ -71,12 +72,13 @@ class Experiment:
     'goal:FILE', in a collective's place; channels: connections between two ranks that share the buffer; slice_bytes: of a
     message, at most, in one slice of the largest size's, None = whole messages; congestion_control: None = the transport's
     own; of RoCEv2: qps, queue pairs of a connection; path_mtu, payload of a packet, None = the largest that fits; spread,
-    of what keeps its UDP source port, over `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None =
-    ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical switches, None = the circuits' defaults; helpers_at:
-    the switches of the reducers or parameter servers that the algorithm needs, () = chosen from the fabric;
-    helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None = every
-    host; min_bytes to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it; scale: None =
-    chosen to fit the machine and time_limit_s.
+    of what keeps its UDP source port, over `entropy` ports, a flowlet until a pause of flowlet_gap_us; ack_timeout_us, None
+    = what full queues take; lossless, 'credits' = no more packets under way than the queues hold, None = a window;
+    controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical switches, None = the circuits'
+    defaults; helpers_at: the switches of the reducers or parameter servers that the algorithm needs, () = chosen from the
+    fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None
+    = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it;
+    scale: None = chosen to fit the machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of Training and Stragglers;
@@ -113,6 +115,8 @@ class Experiment:
     spread: str = UNITS[0]
     entropy: int = 64
     flowlet_gap_us: float = 50.0
+    ack_timeout_us: float | None = None
+    lossless: str | None = None
     placement: str = "contiguous"
     ranks: int | None = None
     min_bytes: int = 2**28
@@ -345,6 +349,8 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "spread", _choice(UNITS)),
         _setting("traffic", "entropy", whole_number(2, MAX_ENTROPY)),
         _setting("traffic", "flowlet_gap", _quantity(parse_duration_us), "flowlet_gap_us"),
+        _setting("traffic", "ack_timeout", _quantity(parse_duration_us), "ack_timeout_us"),
+        _setting("traffic", "lossless", _choice(LOSSLESS)),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", whole_number(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),

@@ -31,7 +31,7 @@ from lab.rows import (
     RunRecord,
 )
 
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+_TYPES = {int: pa.int64(), int | None: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
     [
         ("at_s", pa.float64()),
