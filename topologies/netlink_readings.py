@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from topologies.inspected import FilterCounts, LinkEnd
 from topologies.netlink import (
     CLASS,
     CLSACT_HANDLE,
@@ -23,7 +24,9 @@ from topologies.netlink import (
 from topologies.shaping import Held
 
 # linux/rtnetlink.h
-_RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 38, 40, 42, 94
+_RTM_GETLINK, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 18, 38, 40, 42, 94
+# linux/if_link.h; RTEXT_FILTER_SKIP_STATS: counters are most of a link's message.
+_IFLA_IFNAME, _IFLA_LINK, _IFLA_EXT_MASK, _IFLA_CARRIER, _SKIP_STATS = 3, 5, 29, 33, 8
 
 
 class Counters(NamedTuple):
@@ -83,22 +86,64 @@ def link_counters() -> dict[str, Counters]:
         reader.close()
 
 
+def link_ends() -> dict[str, LinkEnd]:
+    """Every interface of the caller's namespace."""
+    found = {}
+    body = struct.pack("=16xHHI", 8, _IFLA_EXT_MASK, _SKIP_STATS)
+    with open_socket() as link:
+        for data in dump(link, _RTM_GETLINK, body):
+            for _, _, payload in messages(data):
+                of = dict(attributes(payload[16:]))
+                index = struct.unpack_from("=4xi", payload)[0]
+                peer = struct.unpack("=I", of[_IFLA_LINK])[0] if _IFLA_LINK in of else 0
+                found[_text(of[_IFLA_IFNAME])] = LinkEnd(index, peer, of.get(_IFLA_CARRIER, b"\1") == b"\1")
+    return found
+
+
 # -- traffic control, as the kernel holds it ---------------------------------------------------------------------------
 
-# TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, ...
-_KIND, _OPTIONS, _STATS2, _STATS_QUEUE = 1, 2, 7, 3
+# TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_BASIC, TCA_STATS_QUEUE; struct gnet_stats_basic: bytes, packets; struct
+# gnet_stats_queue: qlen, backlog, drops, ...
+_KIND, _OPTIONS, _STATS2, _STATS_BASIC, _STATS_QUEUE = 1, 2, 7, 1, 3
 _TCMSG = struct.Struct("=4xiIII")
 
 
 def qdisc_drops() -> dict[str, int]:
     """Frames dropped by the root qdisc and below it, of every interface of the caller's namespace that has one."""
+    return {intf: counts.dropped for intf, counts in queue_counts().items()}
+
+
+class QueueCounts(NamedTuple):
+    """Of one interface's root queue and what is below it: frames that wait now, frames dropped since it was made."""
+
+    waiting: int
+    dropped: int
+
+
+def queue_counts() -> dict[str, QueueCounts]:
+    """Of every interface of the caller's namespace that has a root queue."""
     names = dict(socket.if_nameindex())
     found = {}
     for index, _, parent, data in _qdiscs():
         if parent == TC_ROOT and index in names:
-            queue = dict(attributes(dict(attributes(data))[_STATS2]))[_STATS_QUEUE]
-            found[names[index]] = struct.unpack_from("=8xI", queue)[0]
+            found[names[index]] = QueueCounts(*struct.unpack_from("=I4xI", _stats(data)[_STATS_QUEUE]))
     return found
+
+
+def filter_counts() -> dict[str, FilterCounts]:
+    """Of every interface of the caller's namespace on which filters may hang."""
+    names = dict(socket.if_nameindex())
+    found = {}
+    for index, handle, _, data in _qdiscs():
+        if handle == CLSACT_HANDLE and index in names:
+            stats = _stats(data)
+            seen = struct.unpack_from("=8xI", stats[_STATS_BASIC])[0]
+            found[names[index]] = FilterCounts(seen, struct.unpack_from("=8xI", stats[_STATS_QUEUE])[0])
+    return found
+
+
+def _stats(data: bytes) -> dict[int, bytes]:
+    return dict(attributes(dict(attributes(data))[_STATS2]))
 
 
 def read_shaping(intfs: Sequence[str]) -> dict[str, Held]:
