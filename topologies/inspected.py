@@ -15,20 +15,10 @@ class LinkEnd(NamedTuple):
     carrier: bool = True
 
 
-class FilterCounts(NamedTuple):
-    """Of the programs that hang on one interface: frames that came to them, frames that they dropped."""
-
-    seen: int = 0
-    dropped: int = 0
-
-
-UNFILTERED = FilterCounts()
-
-
 class IpCounts(NamedTuple):
-    """Packets of one host's IP layer (RFC 4293): those from its interfaces that got no further, and those that it sent."""
+    """Packets of one host's IP layer (RFC 4293): those that it took from its interfaces and handed on, and those that it sent."""
 
-    lost: int = 0
+    delivered: int = 0
     sent: int = 0
 
 
@@ -42,15 +32,16 @@ class Plugged(NamedTuple):
 @dataclass(frozen=True)
 class Inspection:
     """ends: by interface, each cable's; in the middle of a delayed one, too. cables: (one end, other end) as they should be.
-    plugged: of the switches' interfaces. filters: of the interfaces on which programs hang. ip: by host. sent: by host, packets
-    that came to its interfaces' queues."""
+    plugged: of the switches' interfaces. filters: frames dropped by programs, where some hang. ip: by host. sent,
+    received: by host, packets that came to its interfaces' queues, and that its interfaces received."""
 
     ends: Mapping[str, LinkEnd]
     cables: tuple[tuple[str, str], ...]
     plugged: Mapping[str, Plugged]
-    filters: Mapping[str, FilterCounts]
+    filters: Mapping[str, int]
     ip: Mapping[str, IpCounts]
     sent: Mapping[str, int]
+    received: Mapping[str, int]
 
     def peer(self, intf: str) -> str:
         """The interface whose number the end names as its peer, and which names it in turn; '' = none. Numbers are those of

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from topologies import namespaces, netlink_readings, wires
 from topologies.fabric import Fabric
-from topologies.inspected import FilterCounts, Inspection, IpCounts, LinkEnd, Plugged
+from topologies.inspected import Inspection, IpCounts, LinkEnd, Plugged
 from topologies.ovs_daemons import RUN_DIR
 from topologies.ovs_database import Database, select
 
@@ -21,9 +21,10 @@ class _Seen(NamedTuple):
     """In one namespace."""
 
     ends: dict[str, LinkEnd]
-    filters: dict[str, FilterCounts]
+    filters: dict[str, int]
     ip: IpCounts
     sent: int
+    received: int
 
 
 def inspect(fabric: Fabric, run_dir: Path = RUN_DIR) -> Inspection:
@@ -38,7 +39,7 @@ def inspect(fabric: Fabric, run_dir: Path = RUN_DIR) -> Inspection:
     filters = {intf: counts for one in seen for intf, counts in one.filters.items()}
     mine = {port.intf for switch in fabric.switches for port in fabric.ports_of(switch.name)}
     ends.update((intf, end) for intf, end in here.items() if intf in mine)
-    filters.update((intf, n) for intf, n in netlink_readings.filter_counts().items() if intf in mine)
+    filters.update((intf, n) for intf, n in netlink_readings.filter_drops().items() if intf in mine)
     return Inspection(
         ends=ends,
         cables=tuple(_cables(fabric)),
@@ -46,6 +47,7 @@ def inspect(fabric: Fabric, run_dir: Path = RUN_DIR) -> Inspection:
         filters=filters,
         ip={name: one.ip for name, one in inside.items()},
         sent={name: one.sent for name, one in inside.items()},
+        received={name: one.received for name, one in inside.items()},
     )
 
 
@@ -59,12 +61,13 @@ def _cables(fabric: Fabric) -> Iterator[tuple[str, str]]:
 
 
 def _look(intfs: set[str]) -> _Seen:
-    counters = netlink_readings.link_counters()
+    counters = [n for intf, n in netlink_readings.link_counters().items() if intf in intfs or intf == "lo"]
     return _Seen(
         netlink_readings.link_ends(),
-        netlink_readings.filter_counts(),
+        netlink_readings.filter_drops(),
         _ip_counts(_SNMP.read_text()),
-        sum(counters[intf].tx_packets for intf in {*intfs, "lo"} if intf in counters) + _held(intfs),
+        sum(n.tx_packets for n in counters) + _held(intfs),
+        sum(n.rx_packets for n in counters),
     )
 
 
@@ -80,8 +83,8 @@ def _ip_counts(text: str) -> IpCounts:
     names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Ip:"))
     found = dict(zip(names, map(int, numbers), strict=True))
     # Fragments are one packet when they are whole; what is forwarded is not delivered.
-    whole = found["InReceives"] - found["ReasmReqds"] + found["ReasmOKs"] - found["ForwDatagrams"]
-    return IpCounts(whole - found["InDelivers"], found["OutRequests"] - found["ForwDatagrams"])
+    delivered = found["InDelivers"] + found["ForwDatagrams"] + found["ReasmReqds"] - found["ReasmOKs"]
+    return IpCounts(delivered, found["OutRequests"])
 
 
 def _plugged(run_dir: Path) -> dict[str, Plugged]:

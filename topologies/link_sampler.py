@@ -6,6 +6,7 @@ messages of that dump have one length, so numpy reads them as one table.
 
 import socket
 import struct
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -13,14 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric
-from topologies.netlink import TC_ROOT, attributes, dump, open_socket
+from topologies.netlink import CLSACT_HANDLE, TC_ROOT, attributes, dump, open_socket
 
 _RTM_GETQDISC, _RTM_GETSTATS = 38, 94
 _STATS_64 = 1
-# TCA_STATS2, TCA_STATS_QUEUE: struct gnet_stats_queue is qlen, backlog, drops, ...
-_STATS2, _STATS_QUEUE = 7, 3
+# TCA_STATS2; TCA_STATS_BASIC: struct gnet_stats_basic is bytes (64 bits), packets; TCA_STATS_QUEUE: struct gnet_stats_queue is
+# qlen, backlog, drops, ...
+_STATS2, _STATS_BASIC, _STATS_QUEUE = 7, 1, 3
+# What `queues` gives, and where it stands: (column, attribute, bytes into it).
+_COLUMNS = WAITING_BYTES, WAITING, DROPPED, FILTERED = range(4)
+_QUEUE = ((WAITING_BYTES, _STATS_QUEUE, 4), (WAITING, _STATS_QUEUE, 0), (DROPPED, _STATS_QUEUE, 8))
+_FILTER = ((FILTERED, _STATS_BASIC, 8),)
 # nlmsghdr and tcmsg, in 32-bit words
-_LENGTH, _INTERFACE, _PARENT = 0, 5, 7
+_LENGTH, _INTERFACE, _HANDLE, _PARENT = 0, 5, 6, 7
 _ATTRIBUTES_AT = 36
 # struct rtnl_link_stats64: rx and tx packets, rx and tx bytes, ...
 _TX_PACKETS, _TX_BYTES, _RX_PACKETS, _RX_BYTES = 1, 3, 0, 2
@@ -72,9 +78,9 @@ class LinkSampler:
         return np.stack((n_bytes, frames), axis=1)
 
     def queues(self) -> NDArray[np.int64]:
-        """(interfaces, 2): bytes that wait now, frames dropped since the queue was made; -1 where it is not seen from here,
-        as a host's own, or there is none."""
-        found = np.full((len(self.intfs), 2), -1, np.int64)
+        """(interfaces, 4): bytes that wait now, frames that do, frames dropped since the queue was made, and frames that came
+        to programs at the interface; -1 where there is none, or it is not seen from here, as a host's own."""
+        found = np.full((len(self.intfs), len(_COLUMNS)), -1, np.int64)
         with self._lock:
             for n, data in enumerate(dump(self._queues, _RTM_GETQDISC, bytes(20))):
                 words = np.frombuffer(data, np.uint32)
@@ -83,8 +89,7 @@ class LinkSampler:
                 elif not self._layouts[n].fits(words):
                     self._layouts[n] = _layout(data, self._queued)
                 known = self._layouts[n]
-                found[known.place, 0] = words[known.backlog_at]
-                found[known.place, 1] = words[known.backlog_at + 1]
+                found[known.place, known.column] = words[known.value_at]
         return found
 
 
@@ -96,29 +101,43 @@ class _Layout(NamedTuple):
     at: NDArray[np.int64]
     heads: NDArray[np.uint32]
     place: NDArray[np.int64]
-    backlog_at: NDArray[np.int64]
+    column: NDArray[np.int64]
+    value_at: NDArray[np.int64]
 
     def fits(self, words: NDArray[np.uint32]) -> bool:
         return len(words) == self.n_words and np.array_equal(_heads(words, self.at), self.heads)
 
 
 def _heads(words: NDArray[np.uint32], at: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Length, interface and parent of the messages that begin at `at`."""
-    return np.stack([words[at + word] for word in (_LENGTH, _INTERFACE, _PARENT)])
+    """Length, interface, handle and parent of the messages that begin at `at`."""
+    return np.stack([words[at + word] for word in (_LENGTH, _INTERFACE, _HANDLE, _PARENT)])
 
 
 def _layout(data: bytes, queued: dict[int, int]) -> _Layout:
-    starts, places, backlogs = [], [], []
+    starts, values = [], []
     at, words = 0, np.frombuffer(data, np.uint32)
     while at < len(data):
-        length, number, parent = (int(words[at // 4 + word]) for word in (_LENGTH, _INTERFACE, _PARENT))
-        if parent == TC_ROOT and number in queued:
+        length, number, handle, parent = (
+            int(words[at // 4 + word]) for word in (_LENGTH, _INTERFACE, _HANDLE, _PARENT)
+        )
+        if number in queued and (parent == TC_ROOT or handle == CLSACT_HANDLE):
             starts.append(at // 4)
-            places.append(queued[number])
-            backlogs.append((at + _backlog_at(data[at : at + length])) // 4)
+            columns = _FILTER if handle == CLSACT_HANDLE else _QUEUE
+            values += [
+                (queued[number], column, at // 4 + word) for column, word in _places(data[at : at + length], columns)
+            ]
         at += (length + 3) & ~3
     of = np.array(starts, np.int64)
-    return _Layout(len(words), of, _heads(words, of), np.array(places, np.int64), np.array(backlogs, np.int64))
+    place, column, value_at = np.array(values, np.int64).reshape(-1, 3).T
+    return _Layout(len(words), of, _heads(words, of), place, column, value_at)
+
+
+def _places(message: bytes, columns: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Column, and the 32-bit word of the message that has its value."""
+    stats = dict(attributes(message[_ATTRIBUTES_AT:]))[_STATS2]
+    at, of = message.index(stats), dict(attributes(stats))
+    for column, kind, offset in columns:
+        yield column, (at + stats.index(of[kind]) + offset) // 4
 
 
 def _message_type(length: int) -> "np.dtype[np.void]":
@@ -126,10 +145,3 @@ def _message_type(length: int) -> "np.dtype[np.void]":
     return np.dtype(
         {"names": ["number", "stats"], "formats": ["=i4", ("=u8", 8)], "offsets": [20, 32], "itemsize": length}
     )
-
-
-def _backlog_at(message: bytes) -> int:
-    """Where gnet_stats_queue.backlog stands in the message; drops follow."""
-    stats = dict(attributes(message[_ATTRIBUTES_AT:]))[_STATS2]
-    queue = dict(attributes(stats))[_STATS_QUEUE]
-    return message.index(stats) + stats.index(queue) + 4

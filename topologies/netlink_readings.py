@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from topologies.inspected import FilterCounts, LinkEnd
+from topologies.inspected import LinkEnd
 from topologies.netlink import (
     CLASS,
     CLSACT_HANDLE,
@@ -102,9 +102,8 @@ def link_ends() -> dict[str, LinkEnd]:
 
 # -- traffic control, as the kernel holds it ---------------------------------------------------------------------------
 
-# TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_BASIC, TCA_STATS_QUEUE; struct gnet_stats_basic: bytes, packets; struct
-# gnet_stats_queue: qlen, backlog, drops, ...
-_KIND, _OPTIONS, _STATS2, _STATS_BASIC, _STATS_QUEUE = 1, 2, 7, 1, 3
+# TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, ...
+_KIND, _OPTIONS, _STATS2, _STATS_QUEUE = 1, 2, 7, 3
 _TCMSG = struct.Struct("=4xiIII")
 
 
@@ -130,16 +129,14 @@ def queue_counts() -> dict[str, QueueCounts]:
     return found
 
 
-def filter_counts() -> dict[str, FilterCounts]:
-    """Of every interface of the caller's namespace on which filters may hang."""
+def filter_drops() -> dict[str, int]:
+    """Frames dropped by filters, of every interface of the caller's namespace on which some may hang."""
     names = dict(socket.if_nameindex())
-    found = {}
-    for index, handle, _, data in _qdiscs():
-        if handle == CLSACT_HANDLE and index in names:
-            stats = _stats(data)
-            seen = struct.unpack_from("=8xI", stats[_STATS_BASIC])[0]
-            found[names[index]] = FilterCounts(seen, struct.unpack_from("=8xI", stats[_STATS_QUEUE])[0])
-    return found
+    return {
+        names[index]: struct.unpack_from("=8xI", _stats(data)[_STATS_QUEUE])[0]
+        for index, handle, _, data in _qdiscs()
+        if handle == CLSACT_HANDLE and index in names
+    }
 
 
 def _stats(data: bytes) -> dict[int, bytes]:

@@ -112,7 +112,7 @@ def sampled(roles: Mapping[int, str]) -> tuple[float, ...]:
     used: defaultdict[str, float] = defaultdict(float)
     for pid, role in roles.items():
         with suppress(OSError):
-            used[role] += parse(_read(None, f"{pid}/stat")).cpu_s
+            used[role] += process(pid).cpu_s
     return tuple(used[role] for role in SAMPLED)
 
 
@@ -144,6 +144,11 @@ def parse(stat: str) -> Process:
     fields = tail.split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     return Process(head.partition("(")[2], int(fields[1]), fields[0], cpu_s, int(fields[19]))
+
+
+def process(pid: int) -> Process:
+    """Of this namespace. Raises OSError when it is gone."""
+    return parse(_read(None, f"{pid}/stat"))
 
 
 def _read(directory: int | None, path: str) -> str:

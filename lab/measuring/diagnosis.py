@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from topologies import Fabric, Port
-from topologies.inspected import UNFILTERED, FilterCounts, Inspection
+from topologies.inspected import Inspection
 from topologies.shaping import Finding
 from topologies.units import format_rate
 
@@ -50,17 +50,17 @@ class Diagnosis:
 class LinkUse:
     """One direction of a link, by its egress interface, while something was measured.
 
-    sent: frames; dropped: by its queue; lost_behind: by the kernel behind it; lost_on_purpose: as asked; filtered: by programs
-    that hang on it, the asked ones among them; arrived: frames at the other end, None = not counted apart from `sent`.
-    excess: the most that it carried in some time, over what its rate and burst allow in that time; 1 or less is right.
+    sent: frames; lost_behind: by the kernel behind it; filtered: dropped by programs that hang on it; swallowed: that came to
+    them and were never seen again, less those that were to be lost; arrived: frames at the other end, None = not counted
+    apart from `sent`. excess: the most that it carried in some time, over what its rate and burst allow in that time; 1 or
+    less is right.
     """
 
     intf: str
     sent: int = 0
-    dropped: int = 0
     lost_behind: int = 0
-    lost_on_purpose: int = 0
-    filtered: FilterCounts = UNFILTERED
+    filtered: int = 0
+    swallowed: int = 0
     arrived: int | None = None
     excess: float = 0.0
     excess_mbps: float = 0.0
@@ -214,13 +214,12 @@ def _losses(t: Tables) -> Iterator[Diagnosis]:
 
 def _link_losses(t: Tables) -> Iterator[tuple[int, Diagnosis]]:
     for link in t.links:
-        swallowed = link.filtered.seen - link.filtered.dropped - link.lost_on_purpose - link.dropped - link.sent
-        silently = max(swallowed - STRAY_FRAMES, 0) if link.filtered.seen else 0
+        silently = max(link.swallowed - link.filtered - STRAY_FRAMES, 0)
         on_the_way = 0 if link.arrived is None else max(link.sent - link.arrived - STRAY_FRAMES, 0)
-        lost = link.filtered.dropped + silently + link.lost_behind + on_the_way
+        lost = link.filtered + silently + link.lost_behind + on_the_way
         if lost:
             parts = {
-                "by a filter that was not asked for": link.filtered.dropped + silently,
+                "by a filter that was not asked for": link.filtered + silently,
                 f"behind {link.intf}": link.lost_behind,
                 "between its ends": on_the_way,
             }

@@ -28,6 +28,7 @@ from lab.measuring.observed import (
     observed,
     switch_queue_frames,
 )
+from lab.measuring.rank_watch import RankWatch
 from lab.measuring.run import INVALID, conclude, delays, ending, lab_of, new_record, watched
 from lab.measuring.switching import all_the_time
 from lab.measuring.verdict import judge
@@ -77,8 +78,14 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     tcp, losses, seen = _tcp_segments(site), Losses.of(lab, TransportCounters(0, 0)), look(lab)
     start, used_s = monitor.mark(), _children_s()
     began = time.monotonic()
-    with all_the_time(site, scale):
-        outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
+    watch = RankWatch(site.hosts)
+    try:
+        with all_the_time(site, scale):
+            outcome = processes.run(
+                started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno(), started=watch.watch
+            )
+    finally:
+        ranks = watch.close()
     busy = (began, time.monotonic())
     used_s = _children_s() - used_s
     window = monitor.window(start, monitor.mark())
@@ -96,6 +103,7 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
         window,
         lost,
         seen,
+        ranks=ranks,
         other_cores=max(0.0, window.other_cores - unseen_s / outcome.seconds),
         began_s=monitor.origin_s,
     )

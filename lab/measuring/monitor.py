@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lab.measuring import cpu
 from lab.measuring.cpu import Accounts, Usage
 from lab.measuring.diagnosis import Stranger
+from topologies.link_sampler import DROPPED, FILTERED, WAITING, WAITING_BYTES
 
 INTERVAL_S = 0.1
 # Queues and CPU: every so many samples.
@@ -65,12 +66,12 @@ class CpuTimes:
 class Window:
     """What was seen between two moments.
 
-    bytes_sent, frames_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock, when they had
-    been read, and began_s, when they were asked for; backlog_bytes: (samples,) received and not yet read by the switch, -1 = not
-    asked; forwarding: the places of the switches' interfaces. queue_at_s: (readings,); queue_bytes, queue_drops: (readings,
-    interfaces) waiting now and dropped so far, -1 = not seen; cpu_s: (readings, components) cumulative.
-    Shares are of one core for the switch and the sampler and of the whole machine otherwise; other_cores: used by processes that
-    are no lab's, and of which usage names those that are known.
+    bytes_sent, frames_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock, when they
+    had been read, and began_s, when they were asked for; backlog_bytes: (samples,) received and not yet read by the switch,
+    -1 = not asked; forwarding: the places of the switches' interfaces. queue_at_s: (readings,); queue_bytes, queue_frames,
+    queue_drops, filtered: (readings, interfaces) waiting now, dropped so far and come to programs so far, -1 = not seen;
+    cpu_s: (readings, components) cumulative. Shares are of one core for the switch and the sampler and of the whole machine
+    otherwise; other_cores: used by processes that are no lab's, and of which usage names those that are known.
     """
 
     at_s: NDArray[np.float64]
@@ -87,7 +88,9 @@ class Window:
     frames_sent: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     queue_at_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     queue_bytes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    queue_frames: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     queue_drops: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    filtered: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     sampler_share: float = 0.0
     strangers: Sequence[Stranger] = ()
@@ -146,6 +149,22 @@ class Window:
         sent = (self.bytes_sent[-1] - self.bytes_sent[0])[self.forwarding].sum()
         rate_bytes_s = sent / sum(end - start for start, end in busy)
         return float(np.median(waiting) / rate_bytes_s) if rate_bytes_s else None
+
+    def swallowed(self) -> dict[str, int]:
+        """By interface with programs: frames that came to them since they were first seen, and that neither left nor wait nor
+        were dropped by the queue. Frames are counted at the samples nearest to the readings."""
+        found: dict[str, int] = {}
+        if not len(self.at_s):
+            return found
+        at = np.abs(self.at_s[:, None] - self.queue_at_s).argmin(axis=0)
+        for i in np.flatnonzero((self.filtered >= 0).any(axis=0)):
+            seen = np.flatnonzero(self.filtered[:, i] >= 0)
+            first, last = seen[0], seen[-1]
+            came = self.filtered[last, i] - self.filtered[first, i]
+            left = self.frames_sent[at[last], i] - self.frames_sent[at[first], i]
+            held = (self.queue_frames + self.queue_drops)[last, i] - (self.queue_frames + self.queue_drops)[first, i]
+            found[self.intfs[i]] = int(came - left - held)
+        return found
 
     def excess(
         self, rate_bytes_s: NDArray[np.float64], burst_bytes: NDArray[np.float64]
@@ -241,8 +260,8 @@ class Monitor:
         names = ("idle_s", "softirq_s", "total_s", "steal_s", "switch_wait_s", "sampler_s")
         took = {name: getattr(end, name) - getattr(start, name) for name in names}
         total = max(took["total_s"], 1e-9)
-        counted = _stacked([sample.counted for sample in inside], len(self.intfs))
-        queues = _stacked([reading.queues for reading in readings], len(self.intfs))
+        counted = np.array([sample.counted for sample in inside], np.int64).reshape(len(inside), len(self.intfs), 2)
+        queues = np.array([r.queues for r in readings], np.int64).reshape(len(readings), len(self.intfs), 4)
         return Window(
             at_s=np.array([sample.at_s for sample in inside]),
             began_s=np.array([sample.began_s for sample in inside]),
@@ -252,8 +271,10 @@ class Monitor:
             backlog_bytes=np.array([sample.backlog_bytes for sample in inside], np.int64),
             forwarding=self._forwarding,
             queue_at_s=np.array([reading.at_s for reading in readings]),
-            queue_bytes=queues[:, :, 0],
-            queue_drops=queues[:, :, 1],
+            queue_bytes=queues[:, :, WAITING_BYTES],
+            queue_frames=queues[:, :, WAITING],
+            queue_drops=queues[:, :, DROPPED],
+            filtered=queues[:, :, FILTERED],
             cpu_s=np.array([reading.cpu_s for reading in readings]).reshape(-1, len(cpu.SAMPLED)),
             stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
             idle_share=took["idle_s"] / total,
@@ -301,10 +322,6 @@ class Monitor:
         reading = _Reading(time.monotonic(), self._links.queues(), cpu.sampled(self._roles))
         with self._sampling:
             self._readings.append(reading)
-
-
-def _stacked(tables: Sequence[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
-    return np.array(tables, np.int64).reshape(len(tables), n, 2)
 
 
 def _other_cores(start: CpuTimes, end: CpuTimes, took: Mapping[str, float]) -> float:

@@ -101,7 +101,6 @@ def diagnosed(
                 window,
                 before,
                 after,
-                dropped=losses.queues,
                 lost_behind=losses.backlogs,
                 on_purpose=losses.on_purpose,
             ),

@@ -11,7 +11,7 @@ from lab.measuring.monitor import Window
 from lab.planning.circuits import Optical
 from topologies import Fabric
 from topologies.impairments import EgressCounts
-from topologies.inspected import UNFILTERED, FilterCounts, Inspection
+from topologies.inspected import Inspection
 from topologies.netlink_readings import Counters
 from topologies.shaping import Shape
 
@@ -31,12 +31,11 @@ def link_uses(
     before: Seen,
     after: Seen,
     *,
-    dropped: Mapping[str, int],
     lost_behind: Mapping[str, int],
     on_purpose: Mapping[str, EgressCounts],
 ) -> list[LinkUse]:
-    """One for each direction of each link. dropped, lost_behind, on_purpose: by interface, in this window."""
-    frames = window.frames_by_intf()
+    """One for each direction of each link. lost_behind, on_purpose: by interface, in this window."""
+    frames, swallowed = window.frames_by_intf(), window.swallowed()
     rate = np.array([shapes[i].rate_bytes_s if i in shapes else np.inf for i in window.intfs], float)
     # After a pause the bucket and one frame more leave at once (topologies.shaping).
     burst = np.array(
@@ -47,10 +46,9 @@ def link_uses(
         LinkUse(
             intf=intf,
             sent=frames.get(intf, 0),
-            dropped=dropped.get(intf, 0),
             lost_behind=lost_behind.get(intf, 0),
-            lost_on_purpose=on_purpose[intf].lost if intf in on_purpose else 0,
             filtered=_filtered(intf, before.inspection, after.inspection),
+            swallowed=swallowed.get(intf, 0) - (on_purpose[intf].lost if intf in on_purpose else 0),
             arrived=_arrived(fabric, intf, frames, before, after),
             excess=excess[intf],
             excess_mbps=speed[intf] * 8e-6,
@@ -59,9 +57,8 @@ def link_uses(
     ]
 
 
-def _filtered(intf: str, before: Inspection, after: Inspection) -> FilterCounts:
-    now, then = after.filters.get(intf, UNFILTERED), before.filters.get(intf, UNFILTERED)
-    return FilterCounts(now.seen - then.seen, now.dropped - then.dropped)
+def _filtered(intf: str, before: Inspection, after: Inspection) -> int:
+    return after.filters.get(intf, 0) - before.filters.get(intf, 0)
 
 
 def _arrived(fabric: Fabric, intf: str, frames: Mapping[str, int], before: Seen, after: Seen) -> int | None:
@@ -82,8 +79,10 @@ def host_uses(
     for host, now in after.ip.items():
         then = before.ip[host]
         asked = sum(on_purpose[port.intf].lost for port in fabric.ports_of(host) if port.intf in on_purpose)
+        taken = after.received[host] - before.received[host]
         handed_on = after.sent[host] - before.sent[host] + asked
-        uses.append(HostUse(host, max(now.lost - then.lost, 0), max(now.sent - then.sent - handed_on, 0)))
+        lost_in, lost_out = taken - (now.delivered - then.delivered), now.sent - then.sent - handed_on
+        uses.append(HostUse(host, max(lost_in, 0), max(lost_out, 0)))
     return uses
 
 

@@ -141,11 +141,13 @@ class Verdict:
 
 
 def judge(e: Evidence) -> Verdict:
-    """The worst level that any check found, with all reasons, the grave ones first, and what is to be known besides."""
-    invalid = tuple(reason for check in _INVALID for reason in check(e))
-    degraded = tuple(reason for check in _DEGRADED for reason in check(e))
-    level: Level = "invalid" if invalid else "degraded" if degraded else "ok"
-    return Verdict(level, (*invalid, *degraded, *_remarks(e)))
+    """The worst level that any check found, with all reasons: what has a name before what follows from it, then the grave ones
+    before the others; and what is to be known besides."""
+    wrong, beside, invalid, degraded = (
+        tuple(reason for check in checks for reason in check(e)) for checks in (_WRONG, (_beside,), _INVALID, _DEGRADED)
+    )
+    level: Level = "invalid" if wrong or invalid else "degraded" if beside or degraded else "ok"
+    return Verdict(level, (*wrong, *beside, *invalid, *degraded, *_remarks(e)))
 
 
 # -- invalid --------------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def _too_fast(e: Evidence) -> Iterator[str]:
 # -- degraded -------------------------------------------------------------------------------------------------------
 
 
-def _besides(e: Evidence) -> Iterator[str]:
+def _beside(e: Evidence) -> Iterator[str]:
     yield from [str(one) for one in e.diagnoses if not one.is_grave][:MAX_NAMED]
 
 
@@ -344,12 +346,13 @@ def _late_slices(e: Evidence) -> Iterator[str]:
 
 
 _Check = Callable[[Evidence], Iterator[str]]
+_WRONG: tuple[_Check, ...] = (_not_as_asked, _nothing_done, _wrong)
 _INVALID: tuple[_Check, ...] = (
-    _not_as_asked, _nothing_done, _wrong, _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
+    _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
     _plan_given_up,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _besides, _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _timed_out,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _timed_out,
     _late_hop, _other_loss,
     _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip

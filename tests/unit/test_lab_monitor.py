@@ -70,6 +70,20 @@ def test_what_was_not_asked_of_the_switch_is_no_empty_queue() -> None:
     assert seen.switch_queue_s([(-0.1, 1.2)]) == pytest.approx(5_000_000 / (110_000_000 / 1.3))
 
 
+def test_what_programs_swallow_is_what_came_to_them_and_is_nowhere_else() -> None:
+    """A program is first seen at 0.2 s, after 100 frames; until 0.4 s 50 more came, of which 30 left, 4 wait and 1 was dropped.
+    On the other interface there is none."""
+    seen = replace(
+        window([0.0, 0.2, 0.4], [0, 0, 0], [0] * 3),
+        frames_sent=np.array([[0, 0], [0, 100], [0, 130]]),
+        queue_at_s=np.array([0.0, 0.2, 0.4]),
+        queue_frames=np.array([[-1, 0], [-1, 1], [-1, 5]]),
+        queue_drops=np.array([[-1, 2], [-1, 2], [-1, 3]]),
+        filtered=np.array([[-1, -1], [-1, 0], [-1, 50]]),
+    )
+    assert seen.swallowed() == {"leaf1-eth1": 15}
+
+
 def test_what_was_sent_between_two_moments_is_that_of_the_samples_between_them() -> None:
     seen = window([0.0, 0.1, 0.2, 0.3, 0.4], [0, 10, 30, 60, 100], [0] * 5)
     n_bytes, seconds = seen.sent({"leaf1-eth1"}, 0.05, 0.35)
