@@ -390,6 +390,10 @@ class Emulation:
         """How the impairment hop kept its delays since last asked; None where there is none."""
         return self._hop.report() if self._hop else None
 
+    @property
+    def hop_pid(self) -> int | None:
+        return self._hop.pid if self._hop else None
+
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
 

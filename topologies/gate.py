@@ -52,9 +52,9 @@ class Gate:
         self._change(found, dict.fromkeys(found, _SMALLEST_FRAME))
 
     def waiting_and_passed(self, intfs: Sequence[str]) -> tuple[int, int]:
-        """Bytes in the queues of these together, and frames that have left them in all."""
-        backlogs, counters = netlink_readings.backlogs(), netlink_readings.link_counters()
-        return sum(backlogs.get(intf, 0) for intf in intfs), sum(counters[intf].tx_packets for intf in intfs)
+        """Frames in the queues of these together, and those that have left them in all."""
+        queues, counters = netlink_readings.queue_counts(), netlink_readings.link_counters()
+        return sum(queues[intf].waiting for intf in intfs), sum(counters[intf].tx_packets for intf in intfs)
 
     def await_light(self, ways: Sequence[tuple[str, str]], at_most_s: float, sleep: Callable[[float], object]) -> None:
         """Until frames that are sent past the queues of each way's first interface arrive at its second, where none did before;

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from topologies import tbf
+from topologies.inspected import LinkEnd
 from topologies.netlink import (
     CLASS,
     CLSACT_HANDLE,
@@ -24,7 +25,9 @@ from topologies.netlink import (
 from topologies.shaping import Held
 
 # linux/rtnetlink.h
-_RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 38, 40, 42, 94
+_RTM_GETLINK, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 18, 38, 40, 42, 94
+# linux/if_link.h; RTEXT_FILTER_SKIP_STATS: counters are most of a link's message.
+_IFLA_IFNAME, _IFLA_LINK, _IFLA_EXT_MASK, _IFLA_CARRIER, _SKIP_STATS = 3, 5, 29, 33, 8
 
 
 class Counters(NamedTuple):
@@ -84,6 +87,20 @@ def link_counters() -> dict[str, Counters]:
         reader.close()
 
 
+def link_ends() -> dict[str, LinkEnd]:
+    """Every interface of the caller's namespace."""
+    found = {}
+    body = struct.pack("=16xHHI", 8, _IFLA_EXT_MASK, _SKIP_STATS)
+    with open_socket() as link:
+        for data in dump(link, _RTM_GETLINK, body):
+            for _, _, payload in messages(data):
+                of = dict(attributes(payload[16:]))
+                index = struct.unpack_from("=4xi", payload)[0]
+                peer = struct.unpack("=I", of[_IFLA_LINK])[0] if _IFLA_LINK in of else 0
+                found[_text(of[_IFLA_IFNAME])] = LinkEnd(index, peer, of.get(_IFLA_CARRIER, b"\1") == b"\1")
+    return found
+
+
 # -- traffic control, as the kernel holds it ---------------------------------------------------------------------------
 
 # TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, ...
@@ -93,12 +110,7 @@ _TCMSG = struct.Struct("=4xiIII")
 
 def qdisc_drops() -> dict[str, int]:
     """Frames dropped by the root qdisc and below it, of every interface of the caller's namespace that has one."""
-    return {intf: drops for intf, (_, drops) in _queues()}
-
-
-def backlogs() -> dict[str, int]:
-    """Bytes that wait there."""
-    return {intf: waiting for intf, (waiting, _) in _queues()}
+    return {intf: counts.dropped for intf, counts in queue_counts().items()}
 
 
 def tbf_options() -> dict[str, bytes]:
@@ -108,13 +120,35 @@ def tbf_options() -> dict[str, bytes]:
     return {intf: found[_OPTIONS] for intf, found in roots if _text(found[_KIND]) == "tbf"}
 
 
-def _queues() -> Iterator[tuple[str, tuple[int, int]]]:
-    """(interface, (backlog in bytes, drops)) of every root qdisc."""
+class QueueCounts(NamedTuple):
+    """Of one interface's root queue and what is below it: frames that wait now, frames dropped since it was made."""
+
+    waiting: int
+    dropped: int
+
+
+def queue_counts() -> dict[str, QueueCounts]:
+    """Of every interface of the caller's namespace that has a root queue."""
     names = dict(socket.if_nameindex())
+    found = {}
     for index, _, parent, data in _qdiscs():
         if parent == TC_ROOT and index in names:
-            queue = dict(attributes(dict(attributes(data))[_STATS2]))[_STATS_QUEUE]
-            yield names[index], struct.unpack_from("=4xII", queue)
+            found[names[index]] = QueueCounts(*struct.unpack_from("=I4xI", _stats(data)[_STATS_QUEUE]))
+    return found
+
+
+def filter_drops() -> dict[str, int]:
+    """Frames dropped by filters, of every interface of the caller's namespace on which some may hang."""
+    names = dict(socket.if_nameindex())
+    return {
+        names[index]: struct.unpack_from("=8xI", _stats(data)[_STATS_QUEUE])[0]
+        for index, handle, _, data in _qdiscs()
+        if handle == CLSACT_HANDLE and index in names
+    }
+
+
+def _stats(data: bytes) -> dict[int, bytes]:
+    return dict(attributes(dict(attributes(data))[_STATS2]))
 
 
 def read_shaping(intfs: Sequence[str]) -> dict[str, Held]:
