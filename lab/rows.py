@@ -41,7 +41,8 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
-    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py).
+    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py). ecn_seen,
+    ecn_marked: frames that came to links that mark, and those marked, over all such links.
     """
 
     fabric: str
@@ -88,6 +89,8 @@ class RowResult:
     naks: int = 0
     cnps: int = 0
     timeouts: int = 0
+    ecn_seen: int = 0
+    ecn_marked: int = 0
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})

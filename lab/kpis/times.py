@@ -66,3 +66,23 @@ def covered(start_s: Floats, end_s: Floats) -> list[tuple[float, float]]:
     first = np.flatnonzero(np.append(True, start_s[1:] > reach_s[:-1])[: len(start_s)])
     last = np.append(first[1:], len(start_s))[: len(first)] - 1
     return list(zip(start_s[first].tolist(), reach_s[last].tolist(), strict=True))
+
+
+def busbw_gbit_s(size_bytes: float, algo_factor: float, time_s: float) -> float:
+    """The draft's unit per accelerator: 8 S x algo_factor / t / 1e9. algo_factor: the collective's, whatever the algorithm."""
+    return 8 * algbw_gbytes_s(size_bytes, time_s) * algo_factor
+
+
+def busbw_efficiency_percent(busbw_gbit: float, nic_gbit: float) -> float:
+    """BusBW / the NIC's line rate; the draft's reference is 90 % or more. Above 100 % with in-network reduction."""
+    return 100 * busbw_gbit / nic_gbit if nic_gbit > 0 else math.nan
+
+
+def interference_factor(contended_s: float, isolated_s: float) -> float:
+    """JCT with another job beside it / JCT alone."""
+    return contended_s / isolated_s if isolated_s > 0 else math.nan
+
+
+def overlap_fraction(jct_s: float, computing_s: float, communication_s: float) -> float:
+    """1 - (JCT - C_total) / communication time: 1 = all of it hidden behind computing, 0 = none."""
+    return 1 - (jct_s - computing_s) / communication_s if communication_s > 0 else math.nan

@@ -273,6 +273,8 @@ class RowMeasurement:
             naks=losses.transport.naks,
             cnps=losses.transport.cnps,
             timeouts=losses.transport.timeouts,
+            ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
+            ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window),
             jobs=jobs,
