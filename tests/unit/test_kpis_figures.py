@@ -81,7 +81,7 @@ def test_packets_that_were_not_sampled_are_no_number() -> None:
     seen = links((0.0, "h1->leaf1", "scale-out", 0), (1.0, "h1->leaf1", "scale-out", 5))
     assert math.isnan(packets_sent_by(seen, ["h1"]))
     assert packets_sent_by(seen.assign(packets_sent=[7, 19]), ["h1"]) == 12
-    assert math.isnan(packets_sent_by(seen.assign(packets_sent=[None, None]), ["h1"]))
+    assert math.isnan(packets_sent_by(seen.assign(packets_sent=math.nan), ["h1"]))
 
 
 def test_the_deepest_queue_is_named_with_its_95th_percentile() -> None:
