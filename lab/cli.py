@@ -30,6 +30,7 @@ from lab.planning.experiment import (
     load,
     parse_mtu,
     seconds,
+    whole_number,
 )
 from lab.planning.sending import TCP_CONGESTION_CONTROLS
 from lab.planning.workload import Stragglers
@@ -267,6 +268,21 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="default: the terminal")
 
 
+def _sweep_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the cells' results are kept (default: results/sweep-<FILE's name>)"
+    )
+    parser.add_argument(
+        "--predict", action="store_true", help="what the model expects of every cell; runs none, needs no root"
+    )
+    parser.add_argument("--parallel", metavar="N", default="1", help="cells at a time: they share this machine's CPUs")
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="scheduler of a Dask cluster, whose workers run the cells, as root"
+    )
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+
+
 def _lab_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", help="its id, from `ps` (not needed when one lab runs)")
 
@@ -367,6 +383,31 @@ def _export(arguments: Arguments) -> int:
     return 0
 
 
+def _sweep(arguments: Arguments) -> int:
+    from lab.commands import sweep
+    from lab.planning.grid import load_grid
+
+    file = arguments.experiment
+    if not file:
+        raise LabError("sweep needs a file with a [grid], such as experiments/sweep-routing.toml")
+    grid = load_grid(file, {key: getattr(arguments, key, None) for key in (*_OPTIONS, "in_place")})
+    status = 0
+    if arguments.predict:
+        table = sweep.predicted(grid)
+    else:
+        if not arguments.dask:
+            probes.require_root()
+        folder = Path(arguments.out or Path("results") / f"sweep-{Path(file).stem}").expanduser().resolve()
+        at_a_time = whole_number(1, 64)("--parallel", arguments.parallel)
+        table, status = sweep.run(grid, folder, at_a_time=at_a_time, dask=arguments.dask)
+        terminal.warn(f"results: {folder}")
+    if arguments.json:
+        terminal.show(sweep.as_json(table))
+    else:
+        sweep.show(table, grid)
+    return status
+
+
 def _doctor(arguments: Arguments) -> int:
     from lab.machine import doctor
 
@@ -415,6 +456,7 @@ COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
+    "sweep": (_sweep, _sweep_options, "every combination of a file's [grid], in one table; needs root"),
     "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),

@@ -127,6 +127,11 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     return forecast(planned, emulated, wire_flows(planned, emulated))
 
 
+def typical_scale(planned: Plan) -> Scale:
+    """The scale that was asked for, or a typical machine's."""
+    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+
+
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
     planned = plan(experiment)
@@ -167,8 +172,7 @@ def rows(planned: Plan) -> list[dict[str, Any]]:
 
 
 def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
-    """At the scale that was asked for, or a typical machine's."""
-    scale = planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+    scale = typical_scale(planned)
     expected = forecast_of(planned, scale)
     return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
 
