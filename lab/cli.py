@@ -306,8 +306,19 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", help="a results folder, or nccl-tests output (text or JSON)")
-    parser.add_argument("b", help="another")
+    parser.add_argument(
+        "a", help="a results folder, or nccl-tests output (text, JSON, with NCCL_DEBUG's lines or without)"
+    )
+    parser.add_argument("others", nargs="*", metavar="b", help="others, each compared with the first")
+    parser.add_argument("--svg", metavar="FILE", help="draw the curves over each other")
+    group = parser.add_argument_group("beside what a fabric should give, for the ranks and sizes of the first")
+    group.add_argument(
+        "--fabric", metavar="NAME|FILE.toml", help="a topology as --topology takes it, or an experiment file"
+    )
+    group.add_argument("--link-rate", metavar="RATE", help="of its links, if not its own")
+    group.add_argument("--routing", metavar="NAME", help="if not its own: ecmp")
+    group.add_argument("--algorithm", metavar="NAME", help="that ran, where the output does not say")
+    group.add_argument("--ranks", metavar="N", help="where the output does not say")
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -439,11 +450,9 @@ def _check(arguments: Arguments) -> int:
 
 
 def _compare(arguments: Arguments) -> int:
-    from lab.reporting.compare import compare
+    from lab.commands import compare
 
-    text, comparable = compare(Path(arguments.a), Path(arguments.b))
-    print(text)
-    return 0 if comparable else 1
+    return compare.run(arguments)
 
 
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
@@ -460,5 +469,9 @@ COMMANDS: dict[str, Command] = {
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
     "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
-    "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
+    "compare": (
+        _compare,
+        _compare_options,
+        "results side by side, nccl-tests output among them, and beside a prediction",
+    ),
 }

@@ -11,4 +11,5 @@ COLUMNS = [
     "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason", "calc_s", "communication_s", "exposed_s",
     "bubble", "parallel_efficiency", "mfu", "out_of_order", "naks", "cnps", "timeouts",
     "delivered",
+    "ecn_seen", "ecn_marked",
 ]  # fmt: skip

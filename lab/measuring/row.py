@@ -304,6 +304,8 @@ class RowMeasurement:
             cnps=losses.transport.cnps,
             timeouts=losses.transport.timeouts,
             delivered=1 - losses.transport.lost_bytes / max(1, self._data_bytes(size)),
+            ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
+            ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window) if whole else None,
             jobs=jobs,
