@@ -96,6 +96,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
     "group_size": ((), "N", "of group_shift: ranks in a group"),
     "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
+    "hot_share": ((), "SHARE", "of all_to_all_v: of what a rank sends, to the one half the ranks further; the rest evenly"),
     "workload": ((), "MODEL[:K=V,...]", f"a training step in place of a collective: {', '.join(MODELS)}"),
     "split": ((), "tp=N,pp=N,...", "of the workload over the ranks: tp, cp, dp, pp, ep (default: dp alone)"),
     "training": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Training))}"),
@@ -318,8 +319,19 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", help="a results folder, or nccl-tests output (text or JSON)")
-    parser.add_argument("b", help="another")
+    parser.add_argument(
+        "a", help="a results folder, or nccl-tests output (text, JSON, with NCCL_DEBUG's lines or without)"
+    )
+    parser.add_argument("others", nargs="*", metavar="b", help="others, each compared with the first")
+    parser.add_argument("--svg", metavar="FILE", help="draw the curves over each other")
+    group = parser.add_argument_group("beside what a fabric should give, for the ranks and sizes of the first")
+    group.add_argument(
+        "--fabric", metavar="NAME|FILE.toml", help="a topology as --topology takes it, or an experiment file"
+    )
+    group.add_argument("--link-rate", metavar="RATE", help="of its links, if not its own")
+    group.add_argument("--routing", metavar="NAME", help="if not its own: ecmp")
+    group.add_argument("--algorithm", metavar="NAME", help="that ran, where the output does not say")
+    group.add_argument("--ranks", metavar="N", help="where the output does not say")
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -460,11 +472,9 @@ def _inspect(arguments: Arguments) -> int:
 
 
 def _compare(arguments: Arguments) -> int:
-    from lab.reporting.compare import compare
+    from lab.commands import compare
 
-    text, comparable = compare(Path(arguments.a), Path(arguments.b))
-    print(text)
-    return 0 if comparable else 1
+    return compare.run(arguments)
 
 
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
@@ -482,5 +492,9 @@ COMMANDS: dict[str, Command] = {
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
     "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
     "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
-    "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
+    "compare": (
+        _compare,
+        _compare_options,
+        "results side by side, nccl-tests output among them, and beside a prediction",
+    ),
 }

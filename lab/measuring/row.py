@@ -13,9 +13,22 @@ from controller.circuits.plan import Plan as CircuitPlan
 from lab import kpis
 from lab.machine.bringup import Lab
 from lab.measuring import timeline
+from lab.measuring.diagnosis import as_dicts
 from lab.measuring.monitor import Monitor, Window
-from lab.measuring.observed import Losses, direction, frame_s, link_samples, link_totals, observed, switch_queue_frames
+from lab.measuring.observed import (
+    Losses,
+    cpu_samples,
+    diagnosed,
+    direction,
+    frame_s,
+    link_samples,
+    link_totals,
+    look,
+    observed,
+    switch_queue_frames,
+)
 from lab.measuring.switching import switching
+from lab.measuring.tables import Seen
 from lab.measuring.verdict import Verdict, collision_notes, judge
 from lab.model.fluid import Prediction
 from lab.planning.circuits import plan_data
@@ -82,14 +95,15 @@ class RowMeasurement:
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
             self._iterate(replay, buffers)
         self._lab.net.hop_report()
-        losses, start = self._losses(), self._monitor.mark()
+        losses, seen, start = self._losses(), look(self._lab), self._monitor.mark()
         try:
             for in_place in self._halves:
                 for i in range(self._e.iterations):
                     self._say(size, f"iteration {i + 1}/{self._e.iterations}{' in place' if in_place else ''}")
                     self._timed(replay, buffers, size, in_place, i)
         finally:
-            row = self._judged(size, self._monitor.window(start, self._monitor.mark()), self._losses().since(losses))
+            window = self._monitor.window(start, self._monitor.mark())
+            row = self._judged(size, window, self._losses().since(losses), seen)
             if self._halves[False].results:
                 self._record.rows.append(row)
         return row
@@ -189,7 +203,10 @@ class RowMeasurement:
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
-    def _judged(self, size: Size, window: Window, losses: Losses) -> RowResult:
+    def _judged(self, size: Size, window: Window, losses: Losses, seen: Seen) -> RowResult:
+        diagnoses = diagnosed(self._lab, self._plan, window, losses, seen, began_s=self._monitor.origin_s)
+        self._record.findings += [{"size_bytes": size.size_bytes, **one} for one in as_dicts(diagnoses)]
+        self._record.machine = {**self._record.machine, "sampler_core_share": round(window.sampler_share, 4)}
         prediction = self._expected.prediction(size, self._scale)
         stats = kpis.iteration_stats(self._halves[False].seconds)
         done = sum(len(half.results) for half in self._halves.values())
@@ -200,7 +217,7 @@ class RowMeasurement:
             self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
-            observed(self._lab, self._plan, window, losses),
+            observed(self._lab, self._plan, window, losses, diagnoses),
             iterations_done=done,
             iterations_asked=self._e.iterations * len(self._halves),
             wrong=sum(half.wrong or 0 for half in self._halves.values()),
@@ -287,6 +304,8 @@ class RowMeasurement:
             cnps=losses.transport.cnps,
             timeouts=losses.transport.timeouts,
             delivered=1 - losses.transport.lost_bytes / max(1, self._data_bytes(size)),
+            ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
+            ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
             goodput=self._goodput(size, window) if whole else None,
             jobs=jobs,
@@ -353,6 +372,7 @@ class RowMeasurement:
 
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
         self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))
+        self._record.cpu.append(cpu_samples(window, self._monitor.origin_s))
         busy_s = sum(end - start for start, end in self._busy)
         self._record.link_totals += link_totals(
             self._lab.fabric, window, losses, busy_s, size_bytes=size.size_bytes, planned=planned

@@ -44,6 +44,12 @@ def program(collective: str) -> str:
     return f"{PROGRAMS.get(collective, collective)}_perf"
 
 
+def collective_of(program_name: str) -> str:
+    """The other way: 'alltoall_perf' -> 'all_to_all'; of a program that is not known, its own name."""
+    name = program_name.removesuffix("_perf")
+    return next((ours for ours, theirs in PROGRAMS.items() if theirs == name), name)
+
+
 def count(row: RowResult) -> int:
     """Elements: the buffer's, or for collectives that divide it each rank's part."""
     parts = row.ranks if row.collective in _DIVIDED else 1

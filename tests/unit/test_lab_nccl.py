@@ -7,7 +7,7 @@ import pytest
 
 from lab.kpis import Goodput
 from lab.reporting import nccl
-from lab.reporting.compare import parse
+from lab.reporting.sources import parse
 from lab.rows import InPlace, IterationRecord
 from tests.unit.lab_samples import record, row
 
