@@ -290,6 +290,10 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="another")
 
 
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="a results folder")
+
+
 def _no_options(parser: argparse.ArgumentParser) -> None:
     pass
 
@@ -401,6 +405,13 @@ def _compare(arguments: Arguments) -> int:
     return 0 if comparable else 1
 
 
+def _report(arguments: Arguments) -> int:
+    from lab.reporting import results
+
+    print(results.write_report(Path(arguments.folder)))
+    return 0
+
+
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
 COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
@@ -414,5 +425,6 @@ COMMANDS: dict[str, Command] = {
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
     "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "report": (_report, _report_options, "make a results folder's report.html again"),
     "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
 }

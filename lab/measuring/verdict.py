@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parallel_uplinks
+from lab.chance import Band, collision_band
+from lab.kpis import flows_per_group, mmr, parallel_uplinks
 from lab.planning.scale import MIN_FRAMES_PER_STEP
 from lab.rows import CircuitTotal, Level
 from topologies import Fabric, Port
@@ -374,7 +375,7 @@ def collision_notes(fabric: Fabric, paths: Iterable[Sequence[Port]], sent_by_int
     return notes
 
 
-def collision_note(switch: str, ratio: float, band: CollisionBand, flows: int, paths: int) -> str:
+def collision_note(switch: str, ratio: float, band: Band, flows: int, paths: int) -> str:
     """What to print beside a balance: never a failure by itself, since few flows are always uneven."""
     verb = "as chance gives" if band.explains(ratio) else "outside what chance gives"
     return (

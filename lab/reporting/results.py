@@ -9,42 +9,21 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lab.errors import LabError
-from lab.reporting import nccl, report
-from lab.rows import (
-    CIRCUIT_COLUMNS,
-    ITERATION_COLUMNS,
-    LINK_COLUMNS,
-    ROW_COLUMNS,
-    CircuitRecord,
-    IterationRecord,
-    LinkSamples,
-    LinkTotal,
-    RowResult,
-    RunRecord,
-)
+from lab.reporting import nccl, tables
+from lab.rows import CIRCUIT_COLUMNS, ROW_COLUMNS, CircuitRecord, LinkTotal, RowResult, RunRecord
 
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-_LINK_SCHEMA = pa.schema(
-    [
-        ("at_s", pa.float64()),
-        *((name, pa.string()) for name in ("intf", "link", "kind")),
-        ("bytes_sent", pa.int64()),
-    ]
-)
 _LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
-assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
 
 
 def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> Path:
@@ -67,21 +46,31 @@ def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> P
 
 
 def write(folder: Path, record: RunRecord) -> None:
-    """All of the folder's files, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
+    """The folder's data, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
     try:
         _make_parents(folder)
         _write(folder / "manifest.json", _json(manifest(record)))
         _write(folder / "results.csv", csv_text(record.rows))
         _write(folder / "nccl.json", _json(nccl.document(record)))
-        _write(folder / "report.html", report.html(record))
-        _write_parquet(folder / "results.parquet", row_table(record.rows))
-        _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
-        _write_parquet(folder / "links.parquet", link_table(record.links))
+        for name, table in tables.of(record).items():
+            _write_parquet(folder / f"{name}.parquet", table)
         if record.circuit_totals:
             _write(folder / "circuits.csv", circuits_text(record.circuits))
-            _write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
     except OSError as error:
         raise _unwritable(folder, error) from None
+
+
+def write_report(folder: Path) -> Path:
+    """report.html, made of what stands in the folder. Raises LabError."""
+    # Only who writes a report waits for the plotting library.
+    from lab.reporting import recorded, report
+
+    text = report.html(recorded.read(folder))
+    try:
+        _write(folder / "report.html", text)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return folder / "report.html"
 
 
 def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:
@@ -90,7 +79,7 @@ def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> No
         _make_parents(folder)
         _write(folder / "manifest.json", _json(manifest(record) | {"program": program}))
         _write(folder / "links.csv", links_text(record.link_totals))
-        _write_parquet(folder / "links.parquet", link_table(record.links))
+        _write_parquet(folder / "links.parquet", tables.link_table(record.links))
     except OSError as error:
         raise _unwritable(folder, error) from None
 
@@ -116,6 +105,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "ranks": list(record.hosts),
         "helpers": record.helpers,
         "fabric": record.fabric,
+        "notes": record.notes,
         **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
     }
 
@@ -148,47 +138,6 @@ def circuits_text(circuits: Iterable[CircuitRecord]) -> str:
         values = (getattr(one, name) for name in CIRCUIT_COLUMNS)
         writer.writerow("" if isinstance(v, float) and math.isnan(v) else v for v in values)
     return text.getvalue()
-
-
-def circuit_table(circuits: Sequence[CircuitRecord]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(one) for one in circuits], _schema(CircuitRecord, CIRCUIT_COLUMNS))
-
-
-def row_table(rows: Sequence[RowResult]) -> pa.Table:
-    return pa.Table.from_pylist([row.columns() for row in rows], _schema(RowResult, ROW_COLUMNS))
-
-
-def iteration_table(iterations: Sequence[IterationRecord]) -> pa.Table:
-    names = ITERATION_COLUMNS
-    return pa.Table.from_pylist(
-        [{n: getattr(i, n) for n in names} for i in iterations], _schema(IterationRecord, names)
-    )
-
-
-def link_table(windows: Sequence[LinkSamples]) -> pa.Table:
-    """Long form: one line per sample and interface, interfaces in the fabric's order within a sample."""
-    tables = [_link_window(w) for w in windows]
-    return pa.concat_tables(tables) if tables else _LINK_SCHEMA.empty_table()
-
-
-def _link_window(w: LinkSamples) -> pa.Table:
-    samples, n = w.bytes_sent.shape
-    places = np.tile(np.arange(n, dtype=np.int32), samples)
-    columns = [
-        pa.array(np.repeat(w.at_s, n)),
-        *(
-            pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string())).cast(pa.string())
-            for names in (w.intfs, w.links, w.kinds)
-        ),
-        pa.array(w.bytes_sent.reshape(-1)),
-    ]
-    return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)
-
-
-def _schema(record: type, names: Iterable[str]) -> pa.Schema:
-    """From the dataclass's own types, so that a table without rows has its columns' types all the same."""
-    types = record.__annotations__
-    return pa.schema([(name, _TYPES.get(types[name], pa.string())) for name in names])
 
 
 def _json(data: dict[str, Any]) -> str:

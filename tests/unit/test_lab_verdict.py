@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lab.kpis import collision_band
+from lab.chance import collision_band
 from lab.measuring.verdict import Evidence, collision_note, collision_notes, judge
 from topologies import topology
 from topologies.delay_line import Report
