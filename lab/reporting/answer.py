@@ -125,7 +125,7 @@ def _bottleneck(record: RunRecord, row: RowResult, totals: Sequence[LinkTotal]) 
     own = next((t for t in totals if t.link == row.bottleneck), None)
     seen = f", and the counters saw it at {share(own.utilisation)} of its rate" if own else ""
     yield f"The bottleneck is {arrow(row.bottleneck)}: of all links it has most to send for its rate{seen}."
-    yield _why(record, row)
+    yield _why(record, row, own, totals)
     if own and hottest and hottest.utilisation > own.utilisation * (1 + _EXPLAINED):
         yield (
             f"But the hottest link by the counters was {arrow(hottest.link)}, at {share(hottest.utilisation)}: what the "
@@ -133,7 +133,7 @@ def _bottleneck(record: RunRecord, row: RowResult, totals: Sequence[LinkTotal]) 
         )
 
 
-def _why(record: RunRecord, row: RowResult) -> str:
+def _why(record: RunRecord, row: RowResult, own: LinkTotal | None, totals: Sequence[LinkTotal]) -> str:
     source, _, target = row.bottleneck.partition("->")
     rank = next((r for r, host in enumerate(record.hosts) if host in (source, target)), None)
     if rank is not None:
@@ -143,7 +143,11 @@ def _why(record: RunRecord, row: RowResult) -> str:
         )
     group = next((b for b in record.balance if b.switch == source and b.size_bytes == row.size_bytes), None)
     if group is None or not group.flows:
-        return "It lies between switches, where several ranks' messages share it."
+        nics = max((t.planned_bytes for t in totals if t.link.partition("->")[0] in record.hosts), default=0.0)
+        if own is None or not nics:
+            return "It lies between switches, where the messages of several ranks share it."
+        factor = own.planned_bytes / nics
+        return f"It lies between switches; by the plan it carries {factor:.2f} times what the busiest rank sends."
     return f"It is one of {group.links} parallel links of {source}, which {plural(group.flows, 'flow')} share: {sharing(group)}."
 
 

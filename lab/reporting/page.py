@@ -27,10 +27,10 @@ p, li { max-width: 100ch; } p { margin: 6px 0; } ul { margin: 6px 0; padding-lef
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; width: 100%; margin: 6px 0; }
 table.narrow { width: auto; min-width: 50%; }
-th { text-align: right; font-weight: 600; color: var(--soft); padding: 5px 8px; border-bottom: 2px solid var(--line);
+th { text-align: right; font-weight: 600; color: var(--soft); padding: 5px 6px; border-bottom: 2px solid var(--line);
   vertical-align: bottom; }
-td { text-align: right; padding: 5px 8px; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
-th.text, td.text { text-align: left; }
+td { text-align: right; padding: 5px 6px; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
+th.text, td.text { text-align: left; white-space: normal; }
 td.wide { white-space: normal; overflow-wrap: anywhere; min-width: 170px; text-align: left; }
 .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(330px, 1fr)); gap: 4px 36px; }
 .mark { font-weight: 650; }

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.measuring.sharing import group_balances
 from lab.rows import (
@@ -94,7 +95,7 @@ def _iteration(size: int, i: int, begin_s: float) -> IterationRecord:
 
 def _samples(fabric: Fabric, share: dict[str, float], begin_s: float) -> LinkSamples:
     ports = [(link, port) for link in fabric.links for port in link.ports]
-    at_s = begin_s + np.arange(0, 3 * (_ITERATION_S + _PAUSE_S), _SAMPLE_S)
+    at_s: NDArray[Any] = begin_s + np.arange(0, 3 * (_ITERATION_S + _PAUSE_S), _SAMPLE_S)
     busy = (at_s - begin_s) % (_ITERATION_S + _PAUSE_S) < _ITERATION_S
     rate = np.array([link.rate_mbps / lab_samples.SCALE["rate_scale"] * 1e6 / 8 * share[p.intf] for link, p in ports])
     sent = np.cumsum(busy, axis=0)[:, None] * _SAMPLE_S * rate
@@ -126,5 +127,5 @@ def _spans(size: int, n: int) -> RankSpans:
             lines += [(rank, 1, begin, begin + sends), (rank, 2, begin, begin + width * 0.8)]
             if rank != slow:
                 lines.append((rank, 3, begin + width * 0.8, begin + width))
-    rank, kind, begin_s, end_s = (np.array(column) for column in zip(*sorted(lines), strict=True))
-    return RankSpans(size, 1, whole_s / 2000, rank, kind, begin_s * whole_s, end_s * whole_s)
+    columns = [np.array(column) for column in zip(*sorted(lines), strict=True)]
+    return RankSpans(size, 1, whole_s / 2000, columns[0], columns[1], columns[2] * whole_s, columns[3] * whole_s)

@@ -95,8 +95,9 @@ def _look(fabric: Fabric, link: Link, rails: Mapping[str, int], load: Mapping[st
         return f'stroke="{kind_colour(link, rails)}" stroke-width="{width}"{dashes}', fabric.label(link)
     there, back = (load.get(port.intf, 0.0) for port in link.ports)
     busier = _busier(link, load)
+    width = thickness(busier) * (0.5 if len(fabric.links) > _CROWDED_LINKS else 1.0)
     title = f"{fabric.direction(link.a)} {there:.0%}, {fabric.direction(link.b)} {back:.0%}"
-    return f'stroke="{colour(busier)}" stroke-width="{thickness(busier):.1f}"{dashes}', title
+    return f'stroke="{colour(busier)}" stroke-width="{width:.1f}"{dashes}', title
 
 
 def _busier(link: Link, load: Mapping[str, float]) -> float:

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from lab.reporting.charts.style import COLOURS, PAPER, SOFT, figure, plain_ticks, styled, svg
 from lab.reporting.ranks import RankTimes
@@ -17,7 +18,7 @@ _COMPUTE, _SEND, _RECEIVE, _WAIT = range(len(SPAN_KINDS))
 # Told apart by lightness too: orange middle, blue dark, light blue, white.
 _LOOK = {_COMPUTE: COLOURS[5], _SEND: COLOURS[0], _RECEIVE: "#bcd9ee", _WAIT: PAPER}
 _WORDS = {_COMPUTE: "compute", _SEND: "send", _RECEIVE: "receive", _WAIT: "wait"}
-_MOST_LANES, _LANE_PX, _COLUMNS = 64, 16, 1000
+_MOST_LANES, _COLUMNS = 64, 1000
 
 
 def ranks_over_time(spans: RankSpans, times: RankTimes, names: Sequence[str]) -> str:
@@ -25,7 +26,7 @@ def ranks_over_time(spans: RankSpans, times: RankTimes, names: Sequence[str]) ->
     n = len(names)
     with styled():
         lanes = n <= _MOST_LANES
-        height = max(n * _LANE_PX, 90) if lanes else min(max(n / 2, 260), 520)
+        height = max(n * (16 if n > 16 else 24), 90) if lanes else min(max(n / 2, 260), 520)
         drawn = figure(height + 96)
         left, right = drawn.subplots(1, 2, width_ratios=[4, 1], sharey=True)
         unit = unit_for([times.whole_s])
@@ -77,6 +78,7 @@ def _pixels(axes: Axes, spans: RankSpans, n: int, unit_s: float) -> None:
         np.add.at(edges, (spans.rank[chosen], last), -1)
         cells[np.cumsum(edges, axis=1)[:, :-1] > 0] = kind
     colours = ListedColormap([_LOOK[kind] for kind in range(len(SPAN_KINDS))])
+    axes.grid(visible=False)
     axes.imshow(
         cells, cmap=colours, vmin=-0.5, vmax=len(SPAN_KINDS) - 0.5, aspect="auto",
         extent=(0, end_s / unit_s, n - 0.5, -0.5),
@@ -86,12 +88,14 @@ def _pixels(axes: Axes, spans: RankSpans, n: int, unit_s: float) -> None:
 def _shares(axes: Axes, times: RankTimes, n: int) -> None:
     whole_s = times.whole_s or 1.0
     overlap = times.compute_s + times.send_s - times.own_s
-    left = np.zeros(n)
+    left: NDArray[np.float64] = np.zeros(n)
     for kind, part in ((_COMPUTE, times.compute_s), (_SEND, times.send_s - overlap), (_RECEIVE, times.receive_only_s)):
-        axes.barh(
-            np.arange(n), part / whole_s * 100, 0.8 if n <= _MOST_LANES else 1.0, left, color=_LOOK[kind], linewidth=0
-        )
-        left += part / whole_s * 100
+        right = left + part / whole_s * 100
+        if n <= _MOST_LANES:
+            axes.barh(np.arange(n), right - left, 0.8, left, color=_LOOK[kind], linewidth=0)
+        else:
+            axes.fill_betweenx(np.arange(n), left, right, color=_LOOK[kind], linewidth=0, step="mid")
+        left = right
     axes.set_xlim(0, 100)
     axes.set_title("share of the iteration")
     axes.set_xlabel("%")
