@@ -163,6 +163,8 @@ def sharing(group: GroupBalance) -> str:
 def unusual(group: GroupBalance) -> bool:
     """Whether chance alone does not explain the max-mean ratio. Counters hold acknowledgements too: a little more or less than
     the band's edges, which few flows reach exactly, is no other hashing."""
+    if math.isnan(group.mmr_low):
+        return False
     return not Band(group.mmr_expected, group.mmr_low - 0.02, group.mmr_high + 0.02).explains(group.mmr)
 
 

@@ -42,11 +42,14 @@ def section(record: RunRecord, fabric: Fabric, row: RowResult | None) -> str:
             _range(worst.jfi_low, worst.jfi_high),
         ))  # fmt: skip
     left = sum(bool(b.bytes_sent) for b in found) - len(shown(found))
-    caption = (
-        "Bytes counted on each switch's links to the next stage. Green: what as many equal flows give when each is hashed by "
-        "itself (multinomial): a mark inside it is as good as ideal ECMP gets; only a mark outside it says something about "
-        "the hash." + (f" The {MOST_SWITCHES} least even switches; {left} more are more even." if left else "")
+    chance = (
+        "Green: what as many equal flows give when each is hashed by itself (multinomial): a mark inside it is as good as ideal "
+        "ECMP gets; only a mark outside it says something about the hash."
+        if any(b.flows for b in found)
+        else "The flows' paths are not known, so what chance alone would give is not drawn."
     )
+    more = f" The {MOST_SWITCHES} least even switches; {left} more are more even." if left else ""
+    caption = f"Bytes counted on each switch's links to the next stage. {chance}{more}"
     return pieces.section(
         "Balance over parallel links",
         "balance",

@@ -65,12 +65,13 @@ def write_report(folder: Path) -> Path:
     # Only who writes a report waits for the plotting library.
     from lab.reporting import recorded, report
 
+    file = folder / "report.html"
     text = report.html(recorded.read(folder))
     try:
-        _write(folder / "report.html", text)
+        _write(file, text)
     except OSError as error:
-        raise _unwritable(folder, error) from None
-    return folder / "report.html"
+        raise LabError(f"{str(file)!r} cannot be written: {error.strerror}") from None
+    return file
 
 
 def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:

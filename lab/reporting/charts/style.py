@@ -1,7 +1,8 @@
 """How all pictures look, and how a matplotlib figure becomes SVG that may stand beside others in one document."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
@@ -64,9 +65,13 @@ def figure(height: float) -> Figure:
     return made
 
 
-def styled() -> Any:
-    """A context in which figures are made and written."""
-    return mpl.rc_context(_RC)
+@contextmanager
+def styled() -> Iterator[None]:
+    """Within it figures are made and written, whatever style the user has."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_RC)
+        yield
 
 
 def svg(drawn: Figure, name: str, label: str) -> str:
