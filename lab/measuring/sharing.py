@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lab.chance import collision_band, jfi_band
-from lab.kpis import flows_per_group, jfi, mmr, parallel_uplinks
+from lab.kpis import collision_band, flows_per_group, jfi, jfi_band, mmr, parallel_uplinks
 from lab.rows import GroupBalance
 from topologies.fabric import Fabric, Port
 from topologies.tiers import tiers

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.chance import Band
+from lab.kpis import CollisionBand
 from lab.reporting.ranks import RankTimes, stands_out
 from lab.reporting.wording import arrow, duration, number, plural, share, times
 from lab.rows import NO_PREDICTION, GroupBalance, Level, LinkTotal, RowResult, RunRecord
@@ -165,7 +165,7 @@ def unusual(group: GroupBalance) -> bool:
     the band's edges, which few flows reach exactly, is no other hashing."""
     if math.isnan(group.mmr_low):
         return False
-    return not Band(group.mmr_expected, group.mmr_low - 0.02, group.mmr_high + 0.02).explains(group.mmr)
+    return not CollisionBand(group.mmr_expected, group.mmr_low - 0.02, group.mmr_high + 0.02).explains(group.mmr)
 
 
 def _straggler(record: RunRecord, ranks: RankTimes | None) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Reads a results folder back into a record. An edge: files only.
 
 What older folders do not have is empty; what only a running experiment knows (both halves of nccl-tests' table, each job's
-figures) stays behind in nccl.json.
+figures) stays behind in nccl.json, and of the counters over time only the bytes are read.
 """
 
 import json
@@ -56,6 +56,7 @@ def read(folder: Path) -> RunRecord:
         balance=_records(folder, "balance", GroupBalance),
         spans=_spans(_table(folder, "spans")),
         notes=list(told.get("notes", ())),
+        findings=list(told.get("findings", ())),
         circuits=_records(folder, "circuits", CircuitRecord),
         circuit_totals=[CircuitTotal(**one) for one in told.get("circuits", ())],
     )

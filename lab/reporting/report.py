@@ -11,7 +11,7 @@ from lab.reporting import balance_view, circuit_view, link_view, pieces, rank_vi
 from lab.reporting.answer import main_row
 from lab.reporting.page import page
 from lab.reporting.ranks import rank_times
-from lab.reporting.wording import duration
+from lab.reporting.wording import arrow, duration
 from lab.rows import NO_PREDICTION, RowResult, RunRecord
 from topologies.fabric import Fabric
 from topologies.units import format_rate, format_size
@@ -53,7 +53,18 @@ def _anomalies(record: RunRecord) -> str:
     unpredicted = [escape(note) for note in record.notes if note.startswith(NO_PREDICTION)]
     found = [*_of_rows(record.rows), *_slow_iterations(record), *unpredicted]
     text = pieces.bullets(found) or pieces.paragraph("None: every check held, nothing was lost or sent again.")
-    return pieces.section("Verdict and anomalies", "anomalies", text, result_view.packets(record.rows))
+    return pieces.section(
+        "Verdict and anomalies", "anomalies", text, _findings(record.findings), result_view.packets(record.rows)
+    )
+
+
+def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
+    """What was wrong with the fabric or beside it, causes first."""
+    if not findings:
+        return ""
+    cells = [(format_size(f["size_bytes"]), f["kind"], arrow(f["element"]), f["detail"]) for f in findings]
+    head = ("size", "what", "where", "seen by")
+    return "<h3>What was wrong, and where</h3>" + pieces.table(head, cells, text_columns=(1, 2, 3))
 
 
 def _of_rows(rows: Sequence[RowResult]) -> Iterator[str]:
@@ -62,7 +73,7 @@ def _of_rows(rows: Sequence[RowResult]) -> Iterator[str]:
         odd = [
             f"{n:,} {what}"
             for n, what in (
-                (r.wrong, "elements wrong"), (r.dropped_fabric, "frames dropped in the fabric"),
+                (r.wrong or 0, "elements wrong"), (r.dropped_fabric, "frames dropped in the fabric"),
                 (r.dropped_host, "frames dropped at hosts"), (r.retransmits, "segments sent again"),
             )
             if n

@@ -88,7 +88,8 @@ def _result_cells(r: RowResult, unit: TimeUnit) -> tuple[Cell | str, ...]:
 def _of(row: RowResult, name: str, text: str) -> Cell:
     """A cell that says which column of results.csv it shows, with what stands there."""
     value = getattr(row, name)
-    return Cell(text, "", name, "" if isinstance(value, float) and math.isnan(value) else value)
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    return Cell(text, "", name, "" if missing else value)
 
 
 def _steps(rows: Sequence[RowResult]) -> str:

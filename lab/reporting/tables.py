@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lab.rows import (
     BALANCE_COLUMNS,
     CIRCUIT_COLUMNS,
+    CPU_COLUMNS,
     ITERATION_COLUMNS,
     LINK_COLUMNS,
     LINK_TOTAL_COLUMNS,
@@ -15,6 +17,7 @@ from lab.rows import (
     SPAN_COLUMNS,
     SPAN_KINDS,
     CircuitRecord,
+    CpuSamples,
     GroupBalance,
     IterationRecord,
     LinkSamples,
@@ -24,14 +27,15 @@ from lab.rows import (
     RunRecord,
 )
 
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+_TYPES = {int: pa.int64(), int | None: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
     [
         ("at_s", pa.float64()),
         *((name, pa.string()) for name in ("intf", "link", "kind")),
-        ("bytes_sent", pa.int64()),
+        *((name, pa.int64()) for name in ("bytes_sent", "packets_sent", "queue_bytes", "queue_drops")),
     ]
 )
+_CPU_SCHEMA = pa.schema([("at_s", pa.float64()), ("component", pa.string()), ("cpu_s", pa.float64())])
 _SPAN_SCHEMA = pa.schema(
     [
         *((name, pa.int64()) for name in ("size_bytes", "iteration")),
@@ -41,7 +45,11 @@ _SPAN_SCHEMA = pa.schema(
         *((name, pa.float64()) for name in ("begin_s", "end_s")),
     ]
 )
-assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS and tuple(_SPAN_SCHEMA.names) == SPAN_COLUMNS
+assert (
+    tuple(_CPU_SCHEMA.names) == CPU_COLUMNS
+    and tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
+    and tuple(_SPAN_SCHEMA.names) == SPAN_COLUMNS
+)
 
 
 def of(record: RunRecord) -> dict[str, pa.Table]:
@@ -50,6 +58,7 @@ def of(record: RunRecord) -> dict[str, pa.Table]:
         "results": row_table(record.rows),
         "iterations": _table(record.iterations, IterationRecord, ITERATION_COLUMNS),
         "links": link_table(record.links),
+        "cpu": cpu_table(record.cpu),
         "link_totals": _table(record.link_totals, LinkTotal, LINK_TOTAL_COLUMNS),
         "balance": _table(record.balance, GroupBalance, BALANCE_COLUMNS),
         "spans": span_table(record.spans),
@@ -104,5 +113,28 @@ def _link_window(w: LinkSamples) -> pa.Table:
             for names in (w.intfs, w.links, w.kinds)
         ),
         pa.array(w.bytes_sent.reshape(-1)),
+        pa.array(w.packets_sent.reshape(-1)) if w.packets_sent.size else pa.nulls(samples * n, pa.int64()),
+        *(_at_samples(w, seen) for seen in (w.queue_bytes, w.queue_drops)),
     ]
     return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)
+
+
+def _at_samples(w: LinkSamples, seen: NDArray[np.int64]) -> pa.Array:
+    """What was read less often stands at the sample that followed it; null elsewhere, and where it was not seen."""
+    found = np.full(w.bytes_sent.shape, -1, np.int64)
+    at = np.searchsorted(w.at_s, w.queue_at_s)
+    known = np.flatnonzero(at < len(w.at_s))
+    if len(known):
+        found[at[known]] = seen[known]
+    return pa.array(found.reshape(-1), mask=found.reshape(-1) < 0)
+
+
+def cpu_table(windows: Sequence[CpuSamples]) -> pa.Table:
+    """Long form: one line per reading and component."""
+    lines = [
+        (at_s, name, cpu_s)
+        for w in windows
+        for at_s, row in zip(w.at_s.tolist(), w.cpu_s.tolist(), strict=True)
+        for name, cpu_s in zip(w.components, row, strict=True)
+    ]
+    return pa.Table.from_pylist([dict(zip(CPU_COLUMNS, line, strict=True)) for line in lines], _CPU_SCHEMA)

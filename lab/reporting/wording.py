@@ -57,8 +57,8 @@ def share(value: float) -> str:
     return MISSING if math.isnan(value) else f"{value:.1%}"
 
 
-def count(value: float) -> str:
-    return MISSING if math.isnan(value) else f"{value:,.0f}"
+def count(value: float | None) -> str:
+    return MISSING if value is None or math.isnan(value) else f"{value:,.0f}"
 
 
 def times(factor: float) -> str:

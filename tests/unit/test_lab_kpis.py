@@ -12,6 +12,52 @@ from lab.kpis import first_done_s, goodput, sender_shares
 from topologies import topology
 
 
+@pytest.mark.parametrize(
+    ("flows", "paths", "expected"),
+    [
+        (2, 2, 1.5),
+        (4, 4, 2.13),
+        (8, 8, 2.60),
+        (16, 16, 3.08),
+        (32, 32, 3.53),
+        (8, 4, 3.54),
+        (32, 16, 4.83),
+        (128, 16, 13.4),
+    ],
+)
+def test_expected_largest_load_of_hashed_flows(flows: int, paths: int, expected: float) -> None:
+    """The exact balls-into-bins table: E[max load] of n equal flows on m equal paths."""
+    mean = flows / paths
+    assert kpis.collision_band(flows, paths).expected * mean == pytest.approx(
+        expected, abs=0.05 if flows < 100 else 0.1
+    )
+
+
+def test_few_flows_are_not_called_a_failure() -> None:
+    """One flow on four links loads one of them four times the mean: nothing else is possible."""
+    one = kpis.collision_band(1, 4)
+    assert (one.expected, one.low, one.high) == (4.0, 4.0, 4.0)
+    assert one.explains(4.0)
+    four = kpis.collision_band(4, 4)
+    assert all(four.explains(x) for x in (1.0, 2.0, 3.0))
+    # 256 flows: 64 +- 3 sigma each; all on one link is a broken hash.
+    many = kpis.collision_band(256, 4)
+    assert many.explains(73 / 64) and not many.explains(4.0) and not many.explains(128 / 64)
+
+
+def test_collision_band_equals_enumeration() -> None:
+    """All 3^4 ways to put 4 flows on 3 paths: E[max] by counting."""
+    from itertools import product
+
+    largest = [max(way.count(p) for p in range(3)) for way in product(range(3), repeat=4)]
+    assert kpis.collision_band(4, 3).expected * 4 / 3 == pytest.approx(sum(largest) / len(largest))
+
+
+def test_collision_band_of_many_flows_is_quick_and_finite() -> None:
+    band = kpis.collision_band(2000, 64)
+    assert 1 < band.low <= band.expected <= band.high < 3
+
+
 def test_mmr_and_jfi() -> None:
     assert kpis.mmr([1, 1, 1, 1]) == 1
     assert kpis.mmr([4, 0, 0, 0]) == 4
