@@ -127,12 +127,19 @@ def curves(record: RunRecord) -> str:
 
 
 def packets(rows: Sequence[RowResult]) -> str:
-    """What RoCEv2's packets met; TCP counts no such things."""
-    if not any(r.out_of_order or r.naks or r.cnps or r.timeouts for r in rows):
+    """What RoCEv2's packets met, and links that mark; TCP over links that do not has no such things."""
+    if not any(r.out_of_order or r.naks or r.cnps or r.timeouts or r.ecn_marked or r.delivered < 1 for r in rows):
         return ""
     names = ("dropped_fabric", "dropped_host", "retransmits", "out_of_order", "naks", "cnps", "timeouts")
-    head = ("size", "dropped in the fabric", "at hosts", "resent", "out of order", "NAKs", "CNPs", "timeouts")
+    head = (
+        "size", "dropped in the fabric", "at hosts", "resent", "out of order", "NAKs", "CNPs", "timeouts", "frames ECN-marked",
+        "data delivered",
+    )  # fmt: skip
     cells: list[tuple[Cell | str, ...]] = [
-        (format_size(r.size_bytes), *(_of(r, name, count(getattr(r, name))) for name in names)) for r in rows
-    ]
+        (
+            format_size(r.size_bytes), *(_of(r, name, count(getattr(r, name))) for name in names),
+            share(r.ecn_marked / r.ecn_seen if r.ecn_seen else math.nan), _of(r, "delivered", share(r.delivered)),
+        )
+        for r in rows
+    ]  # fmt: skip
     return "<h3>Packets lost, overtaken and marked</h3>" + pieces.table(head, cells)

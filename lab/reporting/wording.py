@@ -31,7 +31,8 @@ def duration(seconds: float) -> str:
     if math.isnan(seconds):
         return MISSING
     unit = unit_for([seconds])
-    return f"{seconds / unit.seconds:,.4g} {unit.name}"
+    text = unit.of(seconds)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit.name}"
 
 
 def digits(value: float, n: int) -> str:

@@ -46,6 +46,8 @@ def test_the_report_tells_what_rocev2_counted() -> None:
     rows = row(), row(transport="rocev2", dropped_fabric=3220, out_of_order=4731, naks=138, cnps=244, timeouts=15)
     texts = [report.html(record(r)) for r in rows]
     assert ["CNPs" in text for text in texts] == [False, True]
+    marked = report.html(record(row(ecn_seen=1000, ecn_marked=25)))
+    assert "CNPs" in marked and ">2.5%</td>" in marked
     assert all(f">{n:,}</td>" in texts[1] for n in (3220, 4731, 138, 244, 15))
 
 
@@ -193,3 +195,18 @@ def test_the_report_of_1024_links_is_small_and_quick(tmp_path: Path) -> None:
     report_ = results.write_report(tmp_path)
     assert time.process_time() - began < 10
     assert report_.stat().st_size < 5_000_000
+
+
+def test_what_was_found_wrong_stands_first_with_its_place() -> None:
+    found = {
+        "size_bytes": 2**30,
+        "kind": "slow link",
+        "element": "leaf1->spine2 (leaf1-eth3)",
+        "detail": "25Mbit, 50Mbit asked",
+    }
+    run = record(row(verdict="invalid", reason="slow link leaf1->spine2"), findings=[found])
+    assert said(run).startswith(
+        "Verdict invalid: slow link leaf1 → spine2 (leaf1-eth3); this is no result of the network."
+    )
+    text = report.html(run)
+    assert ">slow link</td>" in text and ">25Mbit, 50Mbit asked</td>" in text
