@@ -45,7 +45,7 @@ def answer(record: RunRecord, row: RowResult | None, totals: Sequence[LinkTotal]
         *_straggler(record, ranks),
     )
     reason = f"{format_size(row.size_bytes)} is {row.verdict}: {row.reason}." if row.reason else ""
-    return Answer(level, _headline(record, level), sentences, reason)
+    return Answer(level, _headline(record, row, level), sentences, reason)
 
 
 def main_row(rows: Sequence[RowResult]) -> RowResult | None:
@@ -53,16 +53,19 @@ def main_row(rows: Sequence[RowResult]) -> RowResult | None:
     return max(rows, key=lambda r: (r.verdict != "invalid", not math.isnan(r.time_s), r.size_bytes), default=None)
 
 
-def _headline(record: RunRecord, level: Level) -> str:
-    """With the first thing that was found wrong, where it has a place."""
+def _headline(record: RunRecord, row: RowResult, level: Level) -> str:
+    """With the first thing that was found wrong, and where: of this row if it has one."""
     n = sum(r.verdict == level for r in record.rows)
     some = f" ({n} of {len(record.rows)} rows)" if len(record.rows) > 1 else ""
-    first = next((f"{f['kind']} {arrow(f['element'])}; " for f in record.findings), "") if level != "ok" else ""
-    return {
-        "ok": "Verdict ok: every check of the emulator held, the numbers are the network's.",
-        "degraded": f"Verdict degraded{some}: {first}the numbers are right, but not under the conditions that were asked for.",
-        "invalid": f"Verdict invalid{some}: {first or 'the emulator was in the way; '}this is no result of the network.",
-    }[level]
+    if level == "ok":
+        return "Verdict ok: every check of the emulator held, the numbers are the network's."
+    found = sorted(record.findings, key=lambda f: f["size_bytes"] != row.size_bytes)
+    first = f" First found wrong: {found[0]['kind']} {arrow(found[0]['element'])}." if found else ""
+    if level == "degraded":
+        return (
+            f"Verdict degraded{some}: the numbers are right, but not under the conditions that were asked for.{first}"
+        )
+    return f"Verdict invalid{some}: {'' if found else 'the emulator was in the way; '}this is no result of the network.{first}"
 
 
 def _what_ran(record: RunRecord) -> str:

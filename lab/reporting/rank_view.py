@@ -28,7 +28,7 @@ def section(spans: RankSpans | None, times: RankTimes | None, names: Sequence[st
         "done at": times.end_s,
     }  # fmt: skip
     shown = {what: seconds for what, seconds in columns.items() if seconds.any()}
-    rows = [(names[r], *(unit.of(float(seconds[r])) for seconds in shown.values())) for r in chosen]
+    rows = [(names[r], *(f"{seconds[r] / unit.seconds:,.2f}" for seconds in shown.values())) for r in chosen]
     caption = (
         f"Iteration {spans.iteration + 1} of {format_size(spans.size_bytes)}, the one of median duration. A message is under way "
         "from its first byte's leaving until it has arrived; send and receive are as long as the network takes. A straggler "
