@@ -334,6 +334,10 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ranks", metavar="N", help="where the output does not say")
 
 
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="a results folder")
+
+
 def _no_options(parser: argparse.ArgumentParser) -> None:
     pass
 
@@ -477,6 +481,13 @@ def _compare(arguments: Arguments) -> int:
     return compare.run(arguments)
 
 
+def _report(arguments: Arguments) -> int:
+    from lab.reporting import results
+
+    print(results.write_report(Path(arguments.folder)))
+    return 0
+
+
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
 COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
@@ -492,6 +503,7 @@ COMMANDS: dict[str, Command] = {
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
     "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
     "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
+    "report": (_report, _report_options, "make a results folder's report.html again"),
     "compare": (
         _compare,
         _compare_options,

@@ -27,6 +27,8 @@ from lab.measuring.observed import (
     observed,
     switch_queue_frames,
 )
+from lab.measuring.sharing import group_balances
+from lab.measuring.spans import rank_spans, representative
 from lab.measuring.switching import switching
 from lab.measuring.tables import Seen
 from lab.measuring.verdict import Verdict, collision_notes, judge
@@ -215,6 +217,10 @@ class RowMeasurement:
         self._keep_links(size, window, planned, losses)
         if not self._expected.unknown:
             self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
+        self._record.balance += group_balances(
+            self._lab.fabric, self._expected.paths.values(), counted, size_bytes=size.size_bytes
+        )
+        self._keep_spans(size)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
             observed(self._lab, self._plan, window, losses, diagnoses),
@@ -369,6 +375,20 @@ class RowMeasurement:
         self._record.circuits += records
         self._record.circuit_totals.append(found)
         return found
+
+    def _keep_spans(self, size: Size) -> None:
+        results = self._halves[False].results
+        if results:
+            i = representative(results)
+            self._record.spans.append(
+                rank_spans(
+                    self._plan.schedule,
+                    results[i],
+                    size_bytes=size.size_bytes,
+                    iteration=i,
+                    time_dilation=self._scale.time_dilation,
+                )
+            )
 
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
         self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))

@@ -33,7 +33,7 @@ from lab.planning.scale import Scale
 from lab.planning.site import Site
 from lab.progress import Progress
 from lab.reporting import nccl, results
-from lab.rows import DATAPATHS, Output, RunRecord, json_value
+from lab.rows import DATAPATHS, NO_PREDICTION, Output, RunRecord, json_value
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
@@ -59,7 +59,7 @@ def run(
     record = new_record(plan, scale, _as_resolved(plan, scale))
     record.roofline = str(plan.cut)
     if expected.untimed:
-        record.notes = [f"no prediction: {expected.untimed}"]
+        record.notes = [f"{NO_PREDICTION}{expected.untimed}"]
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
@@ -82,9 +82,15 @@ def run(
         record.complete = True
         how.status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     progress.done()
-    written = conclude(record, how, partial(results.write, folder, record))
+    written = conclude(record, how, partial(_write, folder, record))
     _say(record, folder if written else None, output, how.status)
     return how.status
+
+
+def _write(folder: Path, record: RunRecord) -> None:
+    """The data first: whatever becomes of the report, `run_topo.py report` makes it again."""
+    results.write(folder, record)
+    results.write_report(folder)
 
 
 @dataclass
