@@ -15,7 +15,7 @@ from lab.machine import probes
 from lab.planning.grid import Cell
 from lab.planning.procedures import CATEGORIES, FOLDER, NOT_RUNNABLE, Procedure, procedures
 from lab.planning.site import fabric_of
-from lab.reporting import bmwg, files
+from lab.reporting import bmwg, bmwg_graph, files
 from lab.reporting.documents import html, markdown
 from lab.reporting.folder import Results, is_complete
 from topologies import drawing
@@ -79,6 +79,8 @@ def write(place: Path, chosen: Sequence[Procedure], outcomes: dict[tuple[str, st
         for result in results:
             for name, svg in result.drawings.items():
                 files.write_text(place / name, svg)
+            if result.graph:
+                files.write_text(place / result.graph_file, result.graph)
         files.write_text(place / "report.md", markdown(blocks))
         files.write_text(place / "report.html", html("AI fabric benchmark", blocks))
     except OSError as error:
@@ -89,7 +91,7 @@ def _result(place: Path, one: Procedure, outcomes: dict[tuple[str, str], str]) -
     cells = [_cell(place / one.name / "cells" / c.key, c, outcomes.get((one.name, c.key), "")) for c in one.cells]
     drawings = {f"{one.name}.svg": drawing.svg(fabric_of(one.cells[0].experiment))}
     return bmwg.ProcedureResult(
-        one.name, one.title, CATEGORIES[one.category], one.about, one.deviations, cells, drawings
+        one.name, one.title, CATEGORIES[one.category], one.about, one.deviations, cells, drawings, bmwg_graph.svg(cells)
     )
 
 

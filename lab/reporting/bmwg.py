@@ -38,6 +38,9 @@ _IDENTITY = (
     "transport", "congestion_control", "qps", "path_mtu", "reliability", "spread", "channels", "placement", "ranks", "workload",
     "split", "training", "jobs", "seed", "iterations", "warmup_iterations",
 )  # fmt: skip
+# Of them, what says nothing with another transport, or without a workload.
+_OF_ROCEV2 = ("qps", "path_mtu", "reliability", "spread")
+_OF_STEPS = ("split", "training", "jobs")
 _CV_PERCENT = 5.0
 
 
@@ -56,7 +59,8 @@ class CellResult:
 
 @dataclass(frozen=True)
 class ProcedureResult:
-    """As the procedure's file has it, with its cells' results; drawings: fabric's name -> SVG."""
+    """As the procedure's file has it, with its cells' results; drawings: file -> SVG of the fabric; graph: SVG of the results, ''
+    where there is none."""
 
     name: str
     title: str
@@ -65,6 +69,11 @@ class ProcedureResult:
     deviations: Sequence[str]
     cells: Sequence[CellResult]
     drawings: Mapping[str, str] = field(default_factory=dict)
+    graph: str = ""
+
+    @property
+    def graph_file(self) -> str:
+        return f"{self.name}-results.svg"
 
     @property
     def done(self) -> list[CellResult]:
@@ -117,7 +126,12 @@ def _configuration(results: Sequence[ProcedureResult]) -> Iterator[Block]:
         yield Heading(r.title, 3)
         experiment = r.done[0].manifest["experiment"]
         varied = {key for one in r.cells for key in one.chosen}
-        values = {key: experiment[key] for key in _IDENTITY if experiment.get(key) is not None}
+        values = {key: experiment[key] for key in _IDENTITY if experiment.get(key) not in (None, "")}
+        for key in (
+            *(_OF_ROCEV2 if experiment["transport"] != "rocev2" else ()),
+            *(() if "workload" in values else _OF_STEPS),
+        ):
+            values.pop(key, None)
         shown: dict[str, object] = {
             key: "varied" if key in varied or _field(key) in varied else v for key, v in values.items()
         }
@@ -150,6 +164,8 @@ def _results(results: Sequence[ProcedureResult]) -> Iterator[Block]:
         yield Text(r.about)
         if r.done:
             yield kpi_table(r)
+        if r.graph:
+            yield Picture(r.title, r.graph_file, r.graph)
         if isolated := _isolated(r):
             yield _interference(r, isolated)
 

@@ -45,8 +45,7 @@ Block = Heading | Text | Points | Table | Picture
 
 
 def pairs(values: Mapping[str, object]) -> Table:
-    """Two columns without titles of their own."""
-    return Table(("", ""), list(values.items()))
+    return Table(("what", "value"), list(values.items()))
 
 
 def cell(value: object) -> str:

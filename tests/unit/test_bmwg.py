@@ -15,7 +15,7 @@ from lab.kpis.summary import TITLES
 from lab.machine import probes
 from lab.planning.plan import plan
 from lab.planning.procedures import CATEGORIES, NOT_RUNNABLE, procedures
-from lab.reporting import results
+from lab.reporting import bmwg_graph, results
 from lab.reporting.bmwg import CellResult, ProcedureResult, kpi_table, report
 from lab.reporting.documents import Block, Heading, Picture, Points, Table, Text, html, markdown
 from lab.reporting.results import manifest
@@ -188,7 +188,18 @@ def test_the_report_is_written_from_the_folders_of_a_run(tmp_path: Path) -> None
         and "| Two routings | routing=single-path |  | refused: why |" in text
     )
     assert (tmp_path / "out" / "x.svg").read_text().lstrip().startswith("<")
-    assert "<svg" in (tmp_path / "out" / "report.html").read_text()
+    assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 2
+    assert "<!-- routing=ecmp -->" in (tmp_path / "out" / "x-results.svg").read_text()
+
+
+def test_a_graph_has_valid_cases_only_and_sizes_where_they_vary() -> None:
+    two = pd.concat([kpis(busbw_gbit_s=300.0, size_bytes=2**28), kpis(busbw_gbit_s=390.0)])
+    over_sizes = bmwg_graph.svg([CellResult("a", {}, kpis=two), CellResult("b", {}, kpis=kpis(verdict="invalid"))])
+    assert "<!-- BusBW (Gbit/s) -->" in over_sizes and "<!-- 256MiB -->" in over_sizes
+    assert "<!-- a -->" in over_sizes and "<!-- b -->" not in over_sizes
+    times = bmwg_graph.svg([CellResult("a", {}, kpis=kpis(jct_mean_s=0.04, jct_p99_s=0.05))])
+    assert "<!-- JCT (ms): mean, whisker to P99 -->" in times
+    assert bmwg_graph.svg([CellResult("b", {}, kpis=kpis(verdict="invalid"))]) == ""
 
 
 def test_a_case_whose_result_is_invalid_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
