@@ -18,6 +18,7 @@ from lab.planning.experiment import Experiment
 from topologies import Refused, syscalls
 
 REFUSED = 2
+_OURS = "run_topo.py: "
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,11 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """The last thing that was said, which is why it failed if it did."""
-        lines = [line for line in self.said.splitlines() if line.strip()]
-        return lines[-1].removeprefix("run_topo.py: ") if lines else f"ended with status {self.status}, without a word"
+        """Why it failed, if it did: the last that was said."""
+        said = [line for line in self.said.splitlines() if line.strip()]
+        ours = [line for line in said if line.startswith(_OURS)]
+        last = [*said, *ours][-1:]
+        return last[0].removeprefix(_OURS) if last else f"ended with status {self.status}, without a word"
 
     def unpack(self, folder: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(self.folder)) as packed:
@@ -78,7 +81,7 @@ def main(folder: str) -> int:
     try:
         return launch.run(experiment, out=folder, output="nothing", publish=None)
     except Refused as refusal:
-        print(f"run_topo.py: {refusal}", file=sys.stderr)
+        print(f"{_OURS}{refusal}", file=sys.stderr)
         return REFUSED
 
 

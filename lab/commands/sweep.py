@@ -36,7 +36,10 @@ def predicted(grid: Sequence[Cell]) -> pd.DataFrame:
     lines: list[dict[str, Any]] = []
     for one in grid:
         try:
-            lines += ({**one.chosen, **row, "outcome": ""} for row in forecast.rows(plan(one.experiment)))
+            planned = plan(one.experiment)
+            without = forecast.forecast_of(planned, forecast.typical_scale(planned)).untimed
+            outcome = f"no prediction: {without}" if without else ""
+            lines += ({**one.chosen, **row, "outcome": outcome} for row in forecast.rows(planned))
         except Refused as refusal:
             lines.append({**one.chosen, "outcome": f"refused: {refusal}"})
     return pd.DataFrame(lines)
@@ -85,8 +88,15 @@ def show(table: pd.DataFrame, grid: Sequence[Cell]) -> None:
     for name in ("time_s", "predicted_s", "roofline_s"):
         if name in shown:
             shown[name] *= 1e6
-    shown = shown.rename(columns={"time_s": "time (us)", "predicted_s": "predicted (us)"})
-    terminal.show(shown.to_string(index=False, na_rep="N/A", float_format=lambda x: f"{x:.6g}"))
+    notes = [
+        "# " + ", ".join(f"{name}={line[name]}" for name in varied) + f": {line['outcome']}"
+        for line in table.to_dict("records")
+        if line["outcome"]
+    ]
+    if "outcome" in shown:
+        shown["outcome"] = shown["outcome"].str.partition(":")[0]
+    shown = shown.rename(columns={"time_s": "time (us)", "predicted_s": "predicted (us)", "outcome": ""})
+    terminal.show(shown.to_string(index=False, na_rep="N/A", float_format=lambda x: f"{x:.6g}"), *notes)
 
 
 def as_json(table: pd.DataFrame) -> str:

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from controller.circuits.device import InTheDark
 from lab.errors import LabError
 from lab.paths import REPOSITORY
 from lab.planning.scale import Scale, parse_scale
@@ -45,17 +46,18 @@ MAX_QPS = 256
 # UDP source ports that Linux uses for RoCEv2.
 MAX_ENTROPY = 2**14
 RELIABILITIES = ("go-back-N", "selective")
+LOSSLESS = ("credits",)
 PLACEMENTS = ("contiguous", "strided", "random")
-IN_THE_DARK = ("drop", "divert")
+IN_THE_DARK = get_args(InTheDark)
 # What a schedule of the user's own says itself, or what is not done to one.
 _OF_SCHEDULES = (
     "collective", "algorithm", "workload", "channels", "slice_bytes", "helpers_at", "helper_rate", "flows_per_host",
-    "group_size", "group_shift",
+    "group_size", "group_shift", "hot_share",
 )  # fmt: skip
 # What a workload says itself, or does not have.
 _OF_COLLECTIVES = (
     "collective", "channels", "slice_bytes", "min_bytes", "max_bytes", "step_factor", "in_place", "flows_per_host",
-    "group_size", "group_shift",
+    "group_size", "group_shift", "hot_share",
 )  # fmt: skip
 
 
@@ -66,15 +68,17 @@ class Experiment:
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's own;
     ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; queue_frames: that a link's queue
     holds, None = 32, or two bandwidth-delay products; collective: or a traffic pattern, to which flows_per_host, group_size
-    and group_shift belong; algorithm: None = the collective's own; schedule: 'goal:FILE', in a collective's place;
-    channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the
-    largest size's, None = whole messages; congestion_control: None = the transport's own; of RoCEv2: qps, queue pairs of a
-    connection; path_mtu, payload of a packet, None = the largest that fits; spread, of what keeps its UDP source port, over
-    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark,
-    in_the_dark: of optical switches, None = the circuits' defaults; helpers_at: the switches of the reducers or parameter
-    servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's,
-    of a reducer times those that it speaks to; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests'
-    `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the machine and time_limit_s.
+    and group_shift belong; hot_share: of all_to_all_v, None = even; algorithm: None = the collective's own; schedule:
+    'goal:FILE', in a collective's place; channels: connections between two ranks that share the buffer; slice_bytes: of a
+    message, at most, in one slice of the largest size's, None = whole messages; congestion_control: None = the transport's
+    own; of RoCEv2: qps, queue pairs of a connection; path_mtu, payload of a packet, None = the largest that fits; spread,
+    of what keeps its UDP source port, over `entropy` ports, a flowlet until a pause of flowlet_gap_us; ack_timeout_us, None
+    = what full queues take; lossless, 'credits' = no more packets under way than the queues hold, None = a window;
+    controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical switches, None = the circuits'
+    defaults; helpers_at: the switches of the reducers or parameter servers that the algorithm needs, () = chosen from the
+    fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None
+    = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it;
+    scale: None = chosen to fit the machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of Training and Stragglers;
@@ -111,6 +115,8 @@ class Experiment:
     spread: str = UNITS[0]
     entropy: int = 64
     flowlet_gap_us: float = 50.0
+    ack_timeout_us: float | None = None
+    lossless: str | None = None
     placement: str = "contiguous"
     ranks: int | None = None
     min_bytes: int = 2**28
@@ -122,6 +128,7 @@ class Experiment:
     flows_per_host: int = 1
     group_size: int | None = None
     group_shift: int = 1
+    hot_share: float | None = None
     workload: str | None = None
     split: str | None = None
     training: str = ""
@@ -342,6 +349,8 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "spread", _choice(UNITS)),
         _setting("traffic", "entropy", whole_number(2, MAX_ENTROPY)),
         _setting("traffic", "flowlet_gap", _quantity(parse_duration_us), "flowlet_gap_us"),
+        _setting("traffic", "ack_timeout", _quantity(parse_duration_us), "ack_timeout_us"),
+        _setting("traffic", "lossless", _choice(LOSSLESS)),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
         _setting("traffic", "ranks", whole_number(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),
@@ -353,6 +362,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "flows_per_host", whole_number(1, _MAX_FLOWS)),
         _setting("traffic", "group_size", whole_number(1, _MAX_INT64)),
         _setting("traffic", "group_shift", _whole),
+        _setting("traffic", "hot_share", _share),
         _setting("workload", "workload", _text),
         _setting("workload", "split", _text),
         _setting("workload", "training", _text),

@@ -16,14 +16,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lab.reporting import files, nccl, report
 from lab.rows import (
     CIRCUIT_COLUMNS,
+    CPU_COLUMNS,
     ITERATION_COLUMNS,
     LINK_COLUMNS,
     ROW_COLUMNS,
     CircuitRecord,
+    CpuSamples,
     IterationRecord,
     LinkSamples,
     LinkTotal,
@@ -31,16 +34,18 @@ from lab.rows import (
     RunRecord,
 )
 
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+_TYPES = {int: pa.int64(), int | None: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
     [
         ("at_s", pa.float64()),
         *((name, pa.string()) for name in ("intf", "link", "kind")),
-        ("bytes_sent", pa.int64()),
+        *((name, pa.int64()) for name in ("bytes_sent", "packets_sent", "queue_bytes", "queue_drops")),
     ]
 )
+_CPU_SCHEMA = pa.schema([("at_s", pa.float64()), ("component", pa.string()), ("cpu_s", pa.float64())])
 _LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
 assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
+assert tuple(_CPU_SCHEMA.names) == CPU_COLUMNS
 
 
 def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> Path:
@@ -73,6 +78,7 @@ def write(folder: Path, record: RunRecord) -> None:
         files.write_parquet(folder / "results.parquet", row_table(record.rows))
         files.write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
         files.write_parquet(folder / "links.parquet", link_table(record.links))
+        files.write_parquet(folder / "cpu.parquet", cpu_table(record.cpu))
         if record.circuit_totals:
             files.write_text(folder / "circuits.csv", circuits_text(record.circuits))
             files.write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
@@ -87,6 +93,7 @@ def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> No
         files.write_text(folder / "manifest.json", _json(manifest(record) | {"program": program}))
         files.write_text(folder / "links.csv", links_text(record.link_totals))
         files.write_parquet(folder / "links.parquet", link_table(record.links))
+        files.write_parquet(folder / "cpu.parquet", cpu_table(record.cpu))
     except OSError as error:
         raise files.unwritable(folder, error) from None
 
@@ -105,6 +112,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "machine": record.machine,
         "ranks": list(record.hosts),
         "helpers": record.helpers,
+        "findings": record.findings,
         "fabric": record.fabric,
         **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
     }
@@ -171,8 +179,30 @@ def _link_window(w: LinkSamples) -> pa.Table:
             for names in (w.intfs, w.links, w.kinds)
         ),
         pa.array(w.bytes_sent.reshape(-1)),
+        pa.array(w.packets_sent.reshape(-1)) if w.packets_sent.size else pa.nulls(samples * n, pa.int64()),
+        *(_at_samples(w, seen) for seen in (w.queue_bytes, w.queue_drops)),
     ]
     return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)
+
+
+def _at_samples(w: LinkSamples, seen: NDArray[np.int64]) -> pa.Array:
+    """What was read less often stands at the sample that followed it; null elsewhere, and where it was not seen."""
+    found = np.full(w.bytes_sent.shape, -1, np.int64)
+    at = np.searchsorted(w.at_s, w.queue_at_s)
+    known = np.flatnonzero(at < len(w.at_s))
+    found[at[known]] = seen[known]
+    return pa.array(found.reshape(-1), mask=found.reshape(-1) < 0)
+
+
+def cpu_table(windows: Sequence[CpuSamples]) -> pa.Table:
+    """Long form: one line per reading and component."""
+    lines = [
+        (at_s, name, cpu_s)
+        for w in windows
+        for at_s, row in zip(w.at_s.tolist(), w.cpu_s.tolist(), strict=True)
+        for name, cpu_s in zip(w.components, row, strict=True)
+    ]
+    return pa.Table.from_pylist([dict(zip(CPU_COLUMNS, line, strict=True)) for line in lines], _CPU_SCHEMA)
 
 
 def _schema(record: type, names: Iterable[str]) -> pa.Schema:
