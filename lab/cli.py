@@ -338,6 +338,14 @@ def _report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="a results folder")
 
 
+def _bmwg_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("procedures", nargs="*", metavar="NAME", help="of --list, or all")
+    parser.add_argument("--list", action="store_true", help="show them with the time that they take, and those not run")
+    parser.add_argument(
+        "--out", metavar="DIR", help="results and report (default: results/bmwg); what is valid there stays"
+    )
+
+
 def _no_options(parser: argparse.ArgumentParser) -> None:
     pass
 
@@ -488,12 +496,21 @@ def _report(arguments: Arguments) -> int:
     return 0
 
 
+def _bmwg(arguments: Arguments) -> int:
+    from lab.commands import bmwg
+
+    if arguments.list or not arguments.procedures:
+        return bmwg.show()
+    return bmwg.run(arguments.procedures, out=arguments.out)
+
+
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
 COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
     "sweep": (_sweep, _sweep_options, "every combination of a file's [grid], in one table; needs root"),
+    "bmwg": (_bmwg, _bmwg_options, "procedures of the IETF BMWG drafts on AI fabrics, and their report; needs root"),
     "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
