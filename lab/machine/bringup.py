@@ -24,7 +24,7 @@ from topologies.impairments import NO_IMPAIRMENTS, Impairments
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
-_READY_DEADLINE_S = 30.0
+_READY_DEADLINE_S = 60.0
 _URGENT_NICENESS = -10
 
 
