@@ -282,7 +282,9 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="./FILE.py or ./FILE.py:NAME: a topology or a routing policy of your own")
+    parser.add_argument(
+        "file", help="./FILE.py or ./FILE.py:NAME: a topology, policy or scheduler of your own; or a lab's answers.toml"
+    )
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
@@ -413,6 +415,6 @@ COMMANDS: dict[str, Command] = {
     "ps": (_ps, _no_options, "list running labs; needs root"),
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
-    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested; a lab's answers"),
     "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
 }
