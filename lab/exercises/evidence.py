@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from lab.planning.experiment import Experiment
+from topologies.errors import one_line
 
 # What a student may choose: how large the emulated fabric is, and how often it is measured.
 _FREE = {"scale", "seed", "time_limit_s", "iterations", "warmup_iterations"}
@@ -39,6 +40,8 @@ class Run:
         found = [row for row in self.rows if size_bytes is None or int(row["size_bytes"]) == size_bytes]
         if not found:
             raise Wrong(f"{self.folder} has no row of {size_bytes} bytes")
+        if not found[0].get(column):
+            raise Wrong(f"{self.folder} has no {column}: the run ended before it had measured it")
         return float(found[0][column])
 
     def sent_by_kind(self) -> Mapping[str, int]:
@@ -66,12 +69,16 @@ def read_run(folder: str, asked: Experiment) -> Run:
     path = Path(folder)
     if not (path / "results.csv").is_file():
         raise Wrong(f"{folder}: no results there: run the experiment with --out {folder}")
-    _check_same(folder, json.loads((path / "manifest.json").read_text())["experiment"], asked)
-    with (path / "results.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        ran = json.loads((path / "manifest.json").read_text())["experiment"]
+        with (path / "results.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        links = pd.read_parquet(path / "links.parquet")
+    except (OSError, ValueError, KeyError) as error:
+        raise Wrong(f"{folder} cannot be read ({one_line(str(error))}): run it again, into another folder") from None
+    _check_same(folder, ran, asked)
     if not rows:
         raise Wrong(f"{folder}: the run ended before it had measured anything")
-    links = pd.read_parquet(path / "links.parquet")
     samples = links.pivot_table(index="at_s", columns="link", values="bytes_sent", aggfunc="sum")
     sent = {str(link): int(n) for link, n in (samples.max() - samples.min()).items()}
     return Run(folder, rows, sent, dict(zip(links["link"], links["kind"], strict=True)), samples)

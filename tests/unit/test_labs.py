@@ -248,6 +248,25 @@ def test_commands_are_understood_and_name_what_exists(lab: str, command: list[st
         assert arguments.out in answers_of(lab, "answers.toml").values() or "vm" in arguments.out
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("manifest.json", "{", "cannot be read"),
+        ("manifest.json", "{}", "cannot be read"),
+        ("links.parquet", "", "cannot be read"),
+        ("results.csv", "size_bytes,verdict\n", "ended before it had measured anything"),
+        ("results.csv", "size_bytes,verdict,wrong\n268435456,ok,0\n", "has no busbw_gbytes_s"),
+        ("results.csv", None, "no results there"),
+    ],
+)
+def test_a_folder_that_is_not_whole(here: Path, file: str, text: str | None, said: str) -> None:
+    damaged = here / "results" / "lab1" / file
+    damaged.unlink()
+    if text is not None:
+        damaged.write_text(text)
+    assert said in said_of("1-first-all-reduce", "run", answers_of("1-first-all-reduce", "solution.toml"))
+
+
 # -- what is said of wrong answers --------------------------------------------------------------------------------------------
 
 
