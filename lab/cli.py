@@ -315,7 +315,9 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="./FILE.py or ./FILE.py:NAME: a topology or a routing policy of your own")
+    parser.add_argument(
+        "file", help="./FILE.py or ./FILE.py:NAME: a topology, policy or scheduler of your own; or a lab's answers.toml"
+    )
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
@@ -518,7 +520,7 @@ COMMANDS: dict[str, Command] = {
     "ps": (_ps, _no_options, "list running labs; needs root"),
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
-    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested; a lab's answers"),
     "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
     "report": (_report, _report_options, "make a results folder's report.html again"),
     "compare": (
