@@ -26,13 +26,15 @@ INTERVAL_S = 0.1
 # Queues and CPU: every so many samples.
 _EVERY = 5
 # Whoever else uses the CPU: a lab that ends meanwhile is known up to then.
-_LOOK_EVERY = 20
+_LOOK_EVERY = 40
 # Reading what waits for the switch takes the kernel a line for each port: no more than this share of a core.
 _BACKLOG_SHARE = 0.005
 # Fewer say nothing about a median.
 _MIN_SAMPLES = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _UNKNOWN = -1
+# In samples. In a tenth of a second a few frames that left after their time would already be a tenth of all.
+_SPANS = (5, 10)
 
 
 class Links(Protocol):
@@ -169,12 +171,12 @@ class Window:
     def excess(
         self, rate_bytes_s: NDArray[np.float64], burst_bytes: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], ...]:
-        """(interfaces,) the most that each sent in a tenth of a second to one, over what its rate and burst allow in that time;
+        """(interfaces,) the most that each sent in half a second or one, over what its rate and burst allow in that time;
         and the bytes per second of that time. It lasts from when its first sample was asked for to when its last was there,
         which is longer than it was: a late sampler accuses no link."""
         worst: NDArray[np.float64] = np.zeros(len(self.intfs))
         speed = worst
-        for span in (1, 2, 5, 10):
+        for span in _SPANS:
             if len(self.at_s) > span:
                 moved = self.bytes_sent[span:] - self.bytes_sent[:-span]
                 seconds = (self.at_s[span:] - self.began_s[:-span])[:, None]
