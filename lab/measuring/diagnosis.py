@@ -6,7 +6,7 @@ time (CPU, ranks, rates), since a machine that is too busy makes links look slow
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from topologies import Fabric, Port
@@ -78,7 +78,7 @@ class HostUse:
 
 @dataclass(frozen=True)
 class CircuitUse:
-    """One way of a circuit. source, target: cables, as 'leaf1:5'; n_in, n_out: bytes since the last one came out."""
+    """One way of a circuit. source, target: cables, as 'leaf1:5'; n_in, n_out: frames, since dark_since_s if it went dark."""
 
     ocs: str
     source: str
@@ -119,8 +119,7 @@ class Tables:
     circuits: Sequence[CircuitUse] = ()
     ranks: Sequence[RankUse] = ()
     other_cores: float | None = None
-    strangers: Sequence[Stranger] = field(default=())
-    frame_bytes: float = 9014.0
+    strangers: Sequence[Stranger] = ()
 
 
 def diagnose(t: Tables) -> tuple[Diagnosis, ...]:
@@ -200,10 +199,9 @@ def _too_fast(t: Tables) -> Iterator[Diagnosis]:
 
 def _dark(t: Tables) -> Iterator[Diagnosis]:
     for c in sorted(t.circuits, key=lambda one: -one.n_in):
-        lost = c.n_in - c.n_out
-        if lost > STRAY_FRAMES * t.frame_bytes:
+        if c.n_in - c.n_out > STRAY_FRAMES:
             since = "" if c.dark_since_s is None else f" after {c.dark_since_s:.1f} s"
-            detail = f"{c.n_in:,} bytes went into {c.ocs}{since}, {c.n_out:,} came out"
+            detail = f"{c.n_in:,} frames went into {c.ocs}{since}, {c.n_out:,} came out"
             yield Diagnosis("dark circuit", f"{c.source}->{c.target}", detail)
 
 

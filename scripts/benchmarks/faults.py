@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks import machine
@@ -185,6 +185,11 @@ def suffer(fault: Fault) -> Outcome:
     with _running(fault) as (process, folder):
         _await(folder.with_suffix(".err"), "ranks of" if fault.program else _PLANT_AT, process)
         planted = _plant(fault, process.pid)
+        if fault.kind == "CPU hog":
+            assert planted.stdout
+            fault = replace(
+                fault, elements=(f"{Path(sys.executable).name[:15]} ({planted.stdout.readline().decode().strip()})",)
+            )
         try:
             process.wait(_DEADLINE_S)
         finally:
@@ -196,8 +201,6 @@ def suffer(fault: Fault) -> Outcome:
         found = json.loads((folder / "manifest.json").read_text())["findings"]
         texts = [f"{one['kind']} {one['element']}: {one['detail']}" for one in found]
         said = texts[0] if texts else ""
-        if fault.kind == "CPU hog":
-            fault = Fault(fault.kind, (f"{Path(sys.executable).name[:15]} (",), fault.words)
         reason = (
             _program(folder)["reason"]
             if fault.program
@@ -240,7 +243,7 @@ def _running(fault: Fault) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
 
 def _plant(fault: Fault, pid: int) -> "subprocess.Popen[bytes]":
     entered = [] if fault.outside else ["nsenter", "-t", str(_lab_of(pid)), "-n", "-p", "-m"]
-    return subprocess.Popen([*entered, sys.executable, str(_PLANTING), *fault.words], stdout=subprocess.DEVNULL)
+    return subprocess.Popen([*entered, sys.executable, str(_PLANTING), *fault.words], stdout=subprocess.PIPE)
 
 
 def _lab_of(pid: int) -> int:
