@@ -27,12 +27,12 @@ Level = Literal["ok", "degraded", "invalid"]
 
 @dataclass(frozen=True)
 class InPlace:
-    """The in-place half of nccl-tests' row, hardware units."""
+    """The in-place half of nccl-tests' row, hardware units. wrong: None = not compared."""
 
     time_s: float
     algbw_gbytes_s: float
     busbw_gbytes_s: float
-    wrong: int
+    wrong: int | None
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
-    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py).
+    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py). delivered: share of the data that came;
+    where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that came to links that mark, and
+    those marked, over all such links.
     """
 
     fabric: str
@@ -66,7 +68,7 @@ class RowResult:
     cv: float
     algbw_gbytes_s: float
     busbw_gbytes_s: float
-    wrong: int
+    wrong: int | None
     roofline_s: float
     jct_ratio: float
     predicted_s: float
@@ -88,6 +90,9 @@ class RowResult:
     naks: int = 0
     cnps: int = 0
     timeouts: int = 0
+    delivered: float = 1.0
+    ecn_seen: int = 0
+    ecn_marked: int = 0
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})
@@ -108,8 +113,8 @@ ROW_COLUMNS = tuple(f.name for f in fields(RowResult) if f.metadata.get("column"
 @dataclass(frozen=True)
 class IterationRecord:
     """One timed iteration. started_s: emulated seconds since the run's start; emulated_s and time_s: its duration;
-    slowest_rank: the rank that completed last; sender_share_mean, sender_share_worst: of the sending hosts' goodputs over
-    their NICs' rates."""
+    slowest_rank: the rank that completed last; wrong: None = not compared; sender_share_mean, sender_share_worst: of the
+    sending hosts' goodputs over their NICs' rates."""
 
     collective: str
     algorithm: str
@@ -120,7 +125,7 @@ class IterationRecord:
     emulated_s: float
     time_s: float
     slowest_rank: int
-    wrong: int
+    wrong: int | None
     sender_share_mean: float
     sender_share_worst: float
 

@@ -10,4 +10,6 @@ COLUMNS = [
     "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
     "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason", "calc_s", "communication_s", "exposed_s",
     "bubble", "parallel_efficiency", "mfu", "out_of_order", "naks", "cnps", "timeouts",
+    "delivered",
+    "ecn_seen", "ecn_marked",
 ]  # fmt: skip

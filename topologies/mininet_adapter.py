@@ -169,6 +169,9 @@ class FabricNet(WorkingIperf):
     def backlog_drops(self) -> dict[str, int]:
         return self.emulation.backlog_drops()
 
+    def datapath_drops(self) -> int:
+        return self.emulation.datapath_drops()
+
     def egress_counts(self) -> dict[str, EgressCounts]:
         return self.emulation.egress_counts()
 

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from topologies import tbf
 from topologies.inspected import LinkEnd
 from topologies.netlink import (
     CLASS,
@@ -112,6 +113,13 @@ def qdisc_drops() -> dict[str, int]:
     return {intf: counts.dropped for intf, counts in queue_counts().items()}
 
 
+def tbf_options() -> dict[str, bytes]:
+    """As the kernel holds them, of every interface of the caller's namespace whose root is TBF."""
+    names = dict(socket.if_nameindex())
+    roots = ((names[i], dict(attributes(data))) for i, _, parent, data in _qdiscs() if parent == TC_ROOT and i in names)
+    return {intf: found[_OPTIONS] for intf, found in roots if _text(found[_KIND]) == "tbf"}
+
+
 class QueueCounts(NamedTuple):
     """Of one interface's root queue and what is below it: frames that wait now, frames dropped since it was made."""
 
@@ -147,7 +155,9 @@ def read_shaping(intfs: Sequence[str]) -> dict[str, Held]:
     """What tc holds for each of the interfaces, all of the caller's namespace: one dump and one batch of questions."""
     index_by_name = indexes()
     qdiscs = {(index, parent): (handle, data) for index, handle, parent, data in _qdiscs()}
-    shaped = [i for n in intfs if (i := index_by_name.get(n, 0)) and qdiscs.get((i, TC_ROOT), (0,))[0] == HTB]
+    at_root = {index: data for (index, parent), (handle, data) in qdiscs.items() if (handle, parent) == (HTB, TC_ROOT)}
+    with_class = {index for index, data in at_root.items() if _text(dict(attributes(data))[_KIND]) == "htb"}
+    shaped = [i for n in intfs if (i := index_by_name.get(n, 0)) in with_class]
     classes = dict(zip(shaped, _classes(shaped), strict=True))
     return {name: _shaping(index_by_name.get(name, 0), qdiscs, classes) for name in intfs}
 
@@ -172,6 +182,9 @@ def with_clsact() -> frozenset[str]:
 def _shaping(index: int, qdiscs: dict[tuple[int, int], tuple[int, bytes]], classes: dict[int, bytes | None]) -> Held:
     root = qdiscs.get((index, TC_ROOT))
     kind = _text(dict(attributes(root[1]))[_KIND]) if root else None
+    if root and kind == "tbf":
+        only_rate, only_burst, limit = tbf.parse(dict(attributes(root[1]))[_OPTIONS])
+        return Held(kind, only_rate, only_rate, only_burst, only_burst, limit)
     found = classes.get(index)
     rate, ceil, burst, cburst = _class_rates(found) if found else (None, None, None, None)
     fifo = qdiscs.get((index, CLASS))

@@ -15,7 +15,6 @@ from lab.rows import CpuSamples, LinkSamples, LinkTotal
 from topologies import Fabric
 from topologies.impairments import EgressCounts
 from topologies.inspection import inspect
-from topologies.ovs_sockets import datapath_drops
 from traffic.framing import ETHERNET_BYTES
 from traffic.transport import TransportCounters
 
@@ -38,7 +37,7 @@ class Losses:
             {**lab.net.switch_drops(), **lab.net.host_drops()},
             lab.net.backlog_drops(),
             lab.net.egress_counts(),
-            datapath_drops(lab.daemons.switch_pid) if lab.datapath == "netdev" else 0,
+            lab.net.datapath_drops(),
             transport,
         )
 
@@ -134,6 +133,7 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses, diagnoses: tu
         timeouts=losses.transport.timeouts,
         dropped_at_sockets=losses.transport.dropped_host,
         queue_drops=sum(losses.queues.values()),
+        lossless_asked=e.lossless is not None,
         frame_bytes=e.mtu + ETHERNET_BYTES,
         datapath_drops=losses.datapath,
         loss_asked=e.loss_percent / 100,

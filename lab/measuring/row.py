@@ -53,7 +53,7 @@ class _Half:
     """The iterations of one half of the table, out of place or in place."""
 
     results: list[IterationResult] = field(default_factory=list)
-    wrong: int = 0
+    wrong: int | None = 0
 
     @property
     def seconds(self) -> list[float]:
@@ -125,16 +125,20 @@ class RowMeasurement:
         return self._switching.carrying_out(plan_data(self._circuits, self._plan.optical.joined))
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
+        lost_before = self._transport.counters().lost_bytes
         result = self._iterate(replay, buffers)
         ended = time.monotonic()
         began = ended - result.duration_ns / 1e9
-        wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
+        wrong = None
+        if self._transport.counters().lost_bytes == lost_before:
+            wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
         self._busy.append((began, ended))
         moves = ~self._plan.schedule.is_local
         started_s, finished_s = result.started[moves] / 1e9, result.finished[moves] / 1e9
         self._outstanding += [(began + a, began + b) for a, b in kpis.covered(started_s, finished_s)]
         self._halves[in_place].results.append(result)
-        self._halves[in_place].wrong += wrong
+        half = self._halves[in_place]
+        half.wrong = None if wrong is None or half.wrong is None else half.wrong + wrong
         sends = ~self._plan.schedule.is_local
         n_bytes, finished_s = self._hardware(size, result.finished)
         shares = kpis.sender_shares(
@@ -189,6 +193,11 @@ class RowMeasurement:
         offered_mbps = self._plan.nic_mbps_by_rank[np.unique(src)].sum() / self._scale.rate_scale
         return float(payload * 8e-6 / seconds / offered_mbps)
 
+    def _data_bytes(self, size: Size) -> int:
+        """Payload of all iterations that were done."""
+        done = sum(len(half.results) for half in self._halves.values())
+        return int(self._plan.message_bytes(size.count).sum()) * done
+
     def _losses(self) -> Losses:
         return Losses.of(self._lab, self._transport.counters())
 
@@ -211,7 +220,9 @@ class RowMeasurement:
             observed(self._lab, self._plan, window, losses, diagnoses),
             iterations_done=done,
             iterations_asked=self._e.iterations * len(self._halves),
-            wrong=sum(half.wrong for half in self._halves.values()),
+            wrong=sum(half.wrong or 0 for half in self._halves.values()),
+            data_bytes=self._data_bytes(size),
+            lost_bytes=losses.transport.lost_bytes,
             switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._outstanding),
@@ -247,7 +258,9 @@ class RowMeasurement:
         balance = kpis.balance(
             kpis.parallel_uplinks(self._lab.fabric), window.bytes_by_intf(), at_least=size.emulated_bytes / 10
         )
-        algbw = self._algbw(size, time_s)
+        # What did not come took no time, and nobody can say how long it would have taken.
+        whole = self._halves[False].wrong is not None
+        algbw = self._algbw(size, time_s) if whole else math.nan
         in_place = self._halves.get(True)
         jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
@@ -276,7 +289,7 @@ class RowMeasurement:
             busbw_gbytes_s=algbw * plan.algo_factor,
             wrong=self._halves[False].wrong,
             roofline_s=roofline_s,
-            jct_ratio=kpis.jct_ratio(time_s, roofline_s),
+            jct_ratio=kpis.jct_ratio(time_s, roofline_s) if whole else math.nan,
             predicted_s=scale.hardware_s(prediction.seconds) if prediction else math.nan,
             bottleneck=prediction.bottleneck if prediction else "",
             mmr=balance.mmr,
@@ -290,8 +303,11 @@ class RowMeasurement:
             naks=losses.transport.naks,
             cnps=losses.transport.cnps,
             timeouts=losses.transport.timeouts,
+            delivered=1 - losses.transport.lost_bytes / max(1, self._data_bytes(size)),
+            ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
+            ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
-            goodput=self._goodput(size, window),
+            goodput=self._goodput(size, window) if whole else None,
             jobs=jobs,
             **step_columns(jobs, plan.workload),
         )
@@ -316,7 +332,7 @@ class RowMeasurement:
 
     def _in_place(self, size: Size, half: _Half) -> InPlace:
         time_s = self._scale.hardware_s(kpis.iteration_stats(half.seconds).mean)
-        algbw = self._algbw(size, time_s)
+        algbw = math.nan if half.wrong is None else self._algbw(size, time_s)
         return InPlace(time_s, algbw, algbw * self._plan.algo_factor, half.wrong)
 
     def _lateness_frames(self) -> float:

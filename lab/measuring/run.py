@@ -57,7 +57,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
     with (
         ending() as how,
         _lab(plan, scale, progress) as lab,
-        _transport(plan, scale, lab) as transport,
+        _transport(expected, scale, lab) as transport,
         watched(lab) as monitor,
     ):
         record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
@@ -186,9 +186,12 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
 
 
 @contextmanager
-def _transport(plan: Plan, scale: Scale, lab: Lab) -> Iterator[Transport]:
+def _transport(expected: Forecast, scale: Scale, lab: Lab) -> Iterator[Transport]:
+    plan = expected.plan
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
-    settings = sending.options(plan.experiment, scale, plan.nic_mbps)
+    settings = sending.options(plan.experiment, scale, plan.nic_mbps, expected.shapes.values())
+    if plan.experiment.lossless:
+        settings["credits_of"] = expected.credits()
     opened = TRANSPORTS[plan.experiment.transport](
         endpoints(plan, lab.fabric, netns), plan.schedule.connections, **settings
     )

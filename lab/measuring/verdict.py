@@ -74,12 +74,13 @@ class Evidence:
     idle_queues: links that sent less than their rate while frames waited; datapath_stopped_s: the switch process was stopped;
     sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch thread, both
     in frame times; dropped_at_sockets: frames that a transport in user space was too slow to take; datapath_drops in Open
-    vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; resent_for_losses: segments that all
-    losses can explain, None = one each; timeouts: of the transport's retransmission timers; segments: data frames that the
-    plan sends; loss_asked: probability of a frame on each link, impaired: what all links together did to frames on purpose;
-    hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that
-    have one, shortest first; circuits: what they did, None = there are none; planned_bytes, counted_bytes: by interface;
-    links: interface -> direction text.
+    vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; lossless_asked: they must not;
+    data_bytes, lost_bytes: payload, and what of it never came; resent_for_losses: segments that all losses can explain, None
+    = one each; timeouts: of the transport's retransmission timers; segments: data frames that the plan sends; loss_asked:
+    probability of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the impairment
+    hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one, shortest
+    first; circuits: what they did, None = there are none; planned_bytes, counted_bytes: by interface; links: interface ->
+    direction text.
     """
 
     iterations_done: int
@@ -102,6 +103,9 @@ class Evidence:
     timeouts: int = 0
     dropped_at_sockets: int = 0
     queue_drops: int = 0
+    lossless_asked: bool = False
+    data_bytes: int = 0
+    lost_bytes: int = 0
     frame_bytes: float = 0.0
     segments: float | None = None
     datapath_drops: int = 0
@@ -196,8 +200,8 @@ def _stood_still(e: Evidence) -> Iterator[str]:
         yield f"the switch process was stopped for {e.datapath_stopped_s:.1f} s"
     under_way_s = LINKS_PER_ROUND_TRIP * max(e.delays_us, default=0.0) / 1e6
     # With losses asked for, TCP may wait for its timers, each twice as long as the one before; RoCEv2 tells of its own. So it
-    # may in the dark, and while a pair has no circuit.
-    expected = e.loss_asked or e.timeouts or e.circuits_change
+    # may in the dark, and while a pair has no circuit; and UDP waits for what does not come.
+    expected = e.loss_asked or e.timeouts or e.circuits_change or e.lost_bytes
     if e.stall_s is not None and e.stall_s > MAX_STALL_S + under_way_s and not expected:
         yield f"the fabric stood still for {e.stall_s:.1f} s while sends were outstanding"
 
@@ -212,7 +216,8 @@ def _lost_outside(e: Evidence) -> Iterator[str]:
 
 
 def _miscounted(e: Evidence) -> Iterator[str]:
-    if e.iterations_done < e.iterations_asked:
+    # What is lost and not sent again is on no link behind.
+    if e.iterations_done < e.iterations_asked or e.lost_bytes:
         return
     least = MIN_COUNTED_SHARE * max(e.planned_bytes.values(), default=0.0)
     off = {
@@ -234,7 +239,7 @@ def _plan_given_up(e: Evidence) -> Iterator[str]:
 
 def _too_fast(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
-    if ratio is not None and ratio < MIN_PREDICTED_RATIO:
+    if ratio is not None and ratio < MIN_PREDICTED_RATIO and not e.lost_bytes:
         yield f"faster than its links allow: {ratio:.2f} of the predicted time"
 
 
@@ -315,10 +320,23 @@ def _resent(e: Evidence) -> Iterator[str]:
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
 
 
+def _undelivered(e: Evidence) -> Iterator[str]:
+    if e.lost_bytes:
+        yield (
+            f"{1 - e.lost_bytes / max(1, e.data_bytes):.1%} of the data arrived, {e.lost_bytes:,} of {e.data_bytes:,} bytes were "
+            "lost and nobody sends them again: values were not compared, and the time has the wait for them in it"
+        )
+
+
+def _not_lossless(e: Evidence) -> Iterator[str]:
+    if e.lossless_asked and e.queue_drops:
+        yield f"queues dropped {e.queue_drops:,} frames, though credits were to keep that from happening"
+
+
 def _timed_out(e: Evidence) -> Iterator[str]:
     if e.timeouts:
         longest = "" if e.stall_s is None else f", nothing moved for {e.stall_s:.1f} s at the longest"
-        yield f"{e.timeouts} retransmission timeouts, which no scale stretches{longest}"
+        yield f"{e.timeouts} retransmission timeouts{longest}"
 
 
 def _late_hop(e: Evidence) -> Iterator[str]:
@@ -372,7 +390,8 @@ _INVALID: tuple[_Check, ...] = (
     _plan_given_up,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _timed_out, _clock,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _undelivered, _not_lossless,
+    _timed_out, _clock,
     _late_hop, _other_loss,
     _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip

@@ -65,12 +65,32 @@ def test_what_was_not_observed_says_nothing() -> None:
         (
             "degraded",
             {"timeouts": 3, "stall_s": 1.1},
-            "3 retransmission timeouts, which no scale stretches, nothing moved for 1.1 s at the longest",
+            "3 retransmission timeouts, nothing moved for 1.1 s at the longest",
         ),
         (
             "degraded",
             {"measured_to_predicted": 1.9, "queue_drops": 3220, "retransmits": 8822, "resent_for_losses": 9000},
             "1.90 times the predicted time: full queues dropped 3,220 frames, 8,822 segments were sent again",
+        ),
+        (
+            "degraded",
+            {"lossless_asked": True, "queue_drops": 7, "resent_for_losses": 640},
+            "queues dropped 7 frames, though credits were to keep that from happening",
+        ),
+        (
+            # The bytes that were lost are on no link behind, nothing moves while they are waited for, and it took no time.
+            "degraded",
+            {
+                "data_bytes": 4_000_000,
+                "lost_bytes": 3_000_000,
+                "counted_bytes": {"h1-eth0": 250_000},
+                "stall_s": 0.9,
+                "measured_to_predicted": 0.3,
+            },
+            (
+                "25.0% of the data arrived, 3,000,000 of 4,000,000 bytes were lost and nobody sends them again: values were not "
+                "compared, and the time has the wait for them in it"
+            ),
         ),
         ("ok", {"retransmits": 640, "queue_drops": 10, "resent_for_losses": 640}, ""),
         (
