@@ -20,7 +20,9 @@ from lab.machine.bringup import Lab, lab_up
 from lab.machine.sandbox import INIT_NAME, Terminated, host_processes
 from lab.measuring import cpu
 from lab.measuring.capturing import capturing
+from lab.measuring.live import View, live
 from lab.measuring.monitor import Monitor
+from lab.measuring.observed import frame_s
 from lab.measuring.row import RowMeasurement
 from lab.measuring.switching import all_the_time
 from lab.planning import sending
@@ -73,12 +75,14 @@ def run(
         record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
         if output == "table":
             terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
-        for size in plan.sizes(scale):
-            row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
-            progress.done()
-            if output == "table":
-                terminal.show(*nccl.row_lines(row))
-            results.write(folder, record)
+        of_all = len(plan.sizes(scale)) * plan.experiment.iterations * (2 if plan.experiment.in_place else 1)
+        with live(progress, View(lab, monitor, record, of_all, frame_s(plan, scale))) as shown:
+            for size in plan.sizes(scale):
+                row = RowMeasurement(expected, scale, lab, transport, monitor, record, shown).measure(size)
+                shown.done()
+                if output == "table":
+                    terminal.show(*nccl.row_lines(row))
+                results.write(folder, record)
         record.complete = True
         how.status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     progress.done()

@@ -40,6 +40,10 @@ MAX_STALL_S = 0.5
 MAX_STEAL_SHARE = 0.02
 # Of the rate that was asked for, while there was something to send: what a pacer may be off, and what makes it no pacer.
 MAX_PACING_ERROR, MAX_PACING_ERROR_INVALID = 0.01, 0.05
+# NTP steers a clock by 500 ppm at most.
+MAX_CLOCK_DRIFT = 1e-3
+# The monitor wakes ten times a second: after so long without, nothing else may have run either.
+MAX_GAP_S = 1.0
 # Against the frame time: a sender this late has left its link idle for frames on end.
 MAX_LATENESS_FRAMES = 8.0
 # Measured / predicted: what the model knows (headers, shared links, latency) is in; a quarter more has another cause.
@@ -68,7 +72,8 @@ class Evidence:
 
     diagnoses: what is wrong with the fabric or beside it, and where; wrong: wrong elements; controller_status: with which ours
     ended, None = it runs or is not ours; stall_s: longest time in which no link moved a byte while sends were outstanding;
-    datapath_stopped_s: the switch process was stopped; sender_lateness_frames: p99 of how late sends left,
+    clock_drift: of the clock that times are taken by; longest_gap_s: in which the monitor did not run; idle_queues: links that
+    sent less than their rate while frames waited; datapath_stopped_s: the switch process was stopped; sender_lateness_frames: p99 of how late sends left,
     switch_queue_frames: median wait of frames for the switch thread, both in frame times; dropped_at_sockets: frames that a
     transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links' queues, where a
     congested fabric loses them; lossless_asked: they must not; pacing: rate of paced senders over the one asked for, while they
@@ -90,6 +95,9 @@ class Evidence:
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
     stall_s: float | None = None
+    clock_drift: float = 0.0
+    longest_gap_s: float = 0.0
+    idle_queues: tuple[str, ...] = ()
     controller_status: int | None = None
     datapath_stopped_s: float = 0.0
     retransmits: int = 0
@@ -298,7 +306,18 @@ def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
         dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
-        yield f"{ratio:.2f} times the predicted time{_congestion(e) if dropped_many else ', unexplained'}"
+        yield f"{ratio:.2f} times the predicted time{_congestion(e) if dropped_many else _idle_queues(e) or ', unexplained'}"
+
+
+def _idle_queues(e: Evidence) -> str:
+    return f": {', '.join(e.idle_queues[:MAX_NAMED])}" if e.idle_queues else ""
+
+
+def _clock(e: Evidence) -> Iterator[str]:
+    if e.clock_drift > MAX_CLOCK_DRIFT:
+        yield f"the clock was steered by {e.clock_drift:.2%} while it measured"
+    if e.longest_gap_s > MAX_GAP_S:
+        yield f"nothing was seen for {e.longest_gap_s:.1f} s: the machine was paused, or too busy to look"
 
 
 def _congestion(e: Evidence) -> str:
@@ -389,7 +408,7 @@ _INVALID: tuple[_Check, ...] = (
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
     _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _badly_paced,
-    _undelivered, _not_lossless, _timed_out, _late_hop, _other_loss,
+    _undelivered, _not_lossless, _timed_out, _clock, _late_hop, _other_loss,
     _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip
 
