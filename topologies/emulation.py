@@ -33,7 +33,7 @@ from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, im
 from topologies.netlink import Request
 from topologies.netlink_readings import Counters, LinkReader
 from topologies.netlink_requests import End
-from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
+from topologies.shaping import Finding, Held, at_another_rate, findings, require_mtu, shape, shapes
 from topologies.tcp_buffers import tcp_buffers
 from topologies.tcp_timeout import least_timeout_ms
 
@@ -95,7 +95,7 @@ class Emulation:
         self.impairments = impairments
         self.progress = progress
         self.run_dir = run_dir
-        self.shapes = shapes(fabric, mtu, impairments.queue_frames)
+        self.shapes = shapes(fabric, mtu, impairments.queue_frames, impairments.hold_us)
         # A queue that was asked for may be far deeper than it ever is full.
         self._least_timeout_ms = least_timeout_ms(shapes(fabric, mtu).values())
         self._delayed = [link for link in fabric.links if link.delay_us]
@@ -285,7 +285,7 @@ class Emulation:
         """After the ports are added, because adding a port to a bridge wipes its interface's qdisc."""
         index = netlink.indexes()
         held = netlink_readings.read_shaping([p.intf for p in self._switch_ports(switches) if p.intf in self.shapes])
-        bare = [intf for intf, found in held.items() if found.kind != "htb"]
+        bare = [intf for intf, found in held.items() if found.kind != self.shapes[intf].kind]
         netlink.apply([r for intf in bare for r in netlink_requests.shaping(index[intf], intf, self.shapes[intf])])
         self._attach_programs(port.intf for port in self._switch_ports(switches))
 
@@ -390,6 +390,10 @@ class Emulation:
         """How the impairment hop kept its delays since last asked; None where there is none."""
         return self._hop.report() if self._hop else None
 
+    @property
+    def hop_pid(self) -> int | None:
+        return self._hop.pid if self._hop else None
+
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
 
@@ -411,12 +415,12 @@ class Emulation:
         new = shape(rate_mbps, self.mtu, link.delay_us, self.impairments.queue_frames)
 
         def reshape(port: Port) -> None:
-            netlink.apply(netlink_requests.reshaping(netlink.index_of(port.intf), port.intf, new))
+            self.shapes[port.intf] = at_another_rate(self.shapes[port.intf], new)
+            netlink.apply(netlink_requests.reshaping(netlink.index_of(port.intf), port.intf, self.shapes[port.intf]))
             self._attach_programs([port.intf])
 
         for port in link.ports:
             if port.intf in self.shapes:
-                self.shapes[port.intf] = new
                 self._in_namespace(port, reshape)
 
     def _in_namespace(self, port: Port, work: Callable[[Port], None]) -> None:

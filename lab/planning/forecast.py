@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ from lab.errors import LabError
 from lab.model.fluid import Prediction
 from lab.model.predictor import MAX_STEP_SENDS, predict
 from lab.model.wire import queue_pair_connection
+from lab.planning import sending
 from lab.planning.announcing import flow_of, routing
+from lab.planning.credits import credits_of
 from lab.planning.experiment import Experiment
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, Size, plan, wire_flows
@@ -29,6 +32,7 @@ from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
 from lab.planning.workload import step_columns, step_lines
 from lab.rows import json_value
 from topologies import Fabric, Port
+from topologies.shaping import Shape, shapes
 from topologies.units import format_rate, format_size
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
@@ -53,6 +57,22 @@ class Forecast:
             return None
         sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of the emulated links, by interface."""
+        e = self.plan.experiment
+        return shapes(self.emulated, e.mtu, e.queue_frames)
+
+    def credits(self) -> dict[WireFlow, int]:
+        """Of each flow, for --lossless credits. Raises LabError where paths are unknown, or queues too short."""
+        e = self.plan.experiment
+        if self.unknown:
+            raise LabError(f"--lossless credits needs to know which queues a packet crosses: {self.unknown}")
+        most = sending.reliability(e).window
+        found = credits_of(self.paths, self.ack_paths, self.shapes, self.plan.framing, most)
+        flows = wire_flows(self.plan, self.emulated)
+        return {f: found[queue_pair_connection(f.connection, f.qp, e.qps)] for f in flows}
 
     @property
     def untimed(self) -> str:
@@ -84,6 +104,10 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
         unit = planned.experiment.spread
         return Forecast(
             planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
+        )
+    if planned.experiment.rate_limit_mbps is not None:
+        return Forecast(
+            planned, emulated, unknown="--rate-limit holds senders back, the model knows the links' rates alone"
         )
     if planned.circuits and len(planned.circuits.slices) > 1:
         return Forecast(planned, emulated, unknown="circuits change while it runs")
@@ -124,7 +148,15 @@ def require_short_ways(expected: Forecast, scale: Scale) -> None:
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     """For the connections that the plan's transport will make. Needs no root and builds nothing."""
     emulated = scale.fabric(planned.fabric)
-    return forecast(planned, emulated, wire_flows(planned, emulated))
+    expected = forecast(planned, emulated, wire_flows(planned, emulated))
+    if planned.experiment.lossless:
+        expected.credits()
+    return expected
+
+
+def typical_scale(planned: Plan) -> Scale:
+    """The scale that was asked for, or a typical machine's."""
+    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
 
 
 def show(experiment: Experiment, *, as_json: bool) -> None:
@@ -167,8 +199,7 @@ def rows(planned: Plan) -> list[dict[str, Any]]:
 
 
 def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
-    """At the scale that was asked for, or a typical machine's."""
-    scale = planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+    scale = typical_scale(planned)
     expected = forecast_of(planned, scale)
     return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
 
