@@ -49,7 +49,11 @@ def shares(lab: Lab, proto: int) -> dict[str, int]:
 
     before = sent()
     in_host("h1", lambda: send(proto, address(lab.fabric, "h2")))
-    wait_for(lambda: sum(sent().values()) - sum(before.values()) >= len(PORTS), 20, f"{len(PORTS)} frames on uplinks")
+    wait_for(
+        lambda: sum(sent().values()) - sum(before.values()) >= len(PORTS),
+        20,
+        lambda: f"{len(PORTS)} frames more than {before}, not {sent()}; lost {lab.net.datapath_drops()}",
+    )
     return {intf: n - before[intf] for intf, n in sent().items()}
 
 
@@ -59,6 +63,9 @@ def spread_and_fail_over(lab: Lab) -> dict[str, Any]:
     assert lab.controller
     lab.controller.kill()
     sh(f"ip link set {UPLINKS[0]} down")
+    wait_for(lambda: "LINK_DOWN" in sh("ovs-ofctl -O OpenFlow13 dump-ports-desc leaf1"), 20, "the port's state")
+    # Until then the kernel's cache sends known flows to the dead port.
+    sh("ovs-appctl revalidator/wait")
     return {**seen, "without": shares(lab, UDP), "lost": lab.net.datapath_drops()}
 
 

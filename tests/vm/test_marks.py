@@ -163,4 +163,4 @@ def test_dctcp_meets_marks_in_place_of_drops() -> None:
     assert found["name"] == "dctcp"
     assert found["drops"] == 0
     into_h2 = INCAST.peer(INCAST.scale_out_port("h2")).intf
-    assert found["marked"].pop(into_h2) > 10
+    assert max(found["marked"], key=found["marked"].get) == into_h2
