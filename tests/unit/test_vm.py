@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vm import guest, image
+import vm.guest as guest  # noqa: PLR0402 (mypy finds a module of scripts by its full name only)
+import vm.image as image  # noqa: PLR0402
 
 NOWHERE = image.Image(Path("/none"), Path("/none"), Path("/none"))
 
