@@ -38,10 +38,10 @@ from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
+from topologies.spread import UNITS
 from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 from traffic.formats import FORMATS, WRITERS
 from traffic.rocev2.opcodes import PATH_MTUS
-from traffic.rocev2.spread import UNITS
 from traffic.workloads.models import MODELS
 from traffic.workloads.training import Training
 
@@ -78,7 +78,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "qps": ((), "N", "of rocev2: queue pairs of a connection, among which each message is divided"),
     "path_mtu": ((), "BYTES", f"of rocev2: payload of a packet: {', '.join(map(str, PATH_MTUS))} (default: the largest)"),
     "reliability": ((), "NAME", f"of rocev2: {' or '.join(RELIABILITIES)} repeat"),
-    "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
+    "spread": ((), "UNIT", f"{', '.join(UNITS)}: what keeps its source port, and so its path (tcp: by eBPF at hosts)"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),

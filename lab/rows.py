@@ -41,7 +41,7 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
-    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py).
+    out_of_order: as the transport's receivers count it; naks, cnps, timeouts: as RoCEv2 does (traffic/transport.py).
     """
 
     fabric: str

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -187,8 +187,9 @@ class RowMeasurement:
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
         counted = window.bytes_by_intf()
         self._keep_links(size, window, planned, losses)
-        if not self._expected.unknown:
-            self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
+        if not self._expected.unknown and self._e.spread == "flow":
+            paths = [list(way) for way in self._expected.paths.values()]
+            self._record.notes = collision_notes(self._lab.fabric, paths, counted)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
             observed(self._lab, self._plan, window, losses),
@@ -207,13 +208,20 @@ class RowMeasurement:
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
             else None,
-            planned_bytes=planned,
+            planned_bytes=self._certain(planned),
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
             more_frames=self._plan.more_frames(self._scale),
             circuits=circuits,
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
+
+    def _certain(self, planned: Mapping[str, float]) -> Mapping[str, float]:
+        """What is as planned whatever happens. Between switches sprayed packets take turns, whose begin and end nobody plans."""
+        if self._e.spread == "flow":
+            return planned
+        nodes, link_of = self._lab.fabric.node, self._lab.fabric.link_of
+        return {i: n for i, n in planned.items() if any(nodes(port.node).is_host for port in link_of(i).ports)}
 
     def _row(
         self,

@@ -34,6 +34,7 @@ from lab.rows import DATAPATHS, Output, RunRecord, json_value
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
+from topologies.tcp import Tcp
 from traffic import TRANSPORTS
 from traffic.transport import Transport
 
@@ -56,7 +57,8 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
         _transport(plan, scale, lab) as transport,
         watched(lab) as monitor,
     ):
-        record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
+        found = {"datapath": lab.datapath, **delays(plan, lab), **spread(plan, scale), **transport.settings()}
+        record.machine = {**record.machine, **found}
         if output == "table":
             terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
         for size in plan.sizes(scale):
@@ -158,7 +160,7 @@ def lab_of(
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
-        congestion_control=sending.tcp_congestion_control(e),
+        tcp=Tcp(sending.tcp_congestion_control(e), sending.spread_by_hosts(e, scale)),
         impairments=site.impairments(scale),
         progress=progress,
     )
@@ -171,6 +173,15 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
     if not lab.net.uses_hop:
         return {"delays": "netem"}
     return {"delays": "impairment hop", "hop_frames_per_s": lab.hop_frames_per_s}
+
+
+def spread(site: Site, scale: Scale) -> dict[str, Any]:
+    """What the hosts' programs do to TCP's packets, for the manifest."""
+    asked = sending.spread_by_hosts(site.experiment, scale)
+    if asked.unit == "flow":
+        return {}
+    gap = {"tcp_flowlet_gap_ns": asked.gap_ns} if asked.unit == "flowlet" else {}
+    return {"tcp_spread": asked.unit, "tcp_entropy": asked.entropy, **gap}
 
 
 @contextmanager

@@ -67,7 +67,8 @@ class Evidence:
     thread, both in frame times; lost_outside: frames lost behind an interface, in no link's queue; dropped_at_sockets:
     frames that a transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links'
     queues, where a congested fabric loses them; resent_for_losses: segments that all losses can explain, None = one each;
-    timeouts: of the transport's retransmission timers; segments: data frames that the plan sends; loss_asked: probability
+    timeouts: of the transport's retransmission timers; spread: what keeps its path; out_of_order: packets that
+    others had overtaken; segments: data frames that the plan sends; loss_asked: probability
     of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the impairment hop,
     hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one, shortest first;
     circuits: what they did, None = there are none;
@@ -90,6 +91,8 @@ class Evidence:
     retransmits: int = 0
     resent_for_losses: int | None = None
     timeouts: int = 0
+    spread: str = "flow"
+    out_of_order: int = 0
     dropped_at_sockets: int = 0
     queue_drops: int = 0
     frame_bytes: float = 0.0
@@ -261,18 +264,24 @@ def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
         dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
-        yield f"{ratio:.2f} times the predicted time{_congestion(e) if dropped_many else ', unexplained'}"
+        why = _congestion(e) if dropped_many else ": packets were reordered" if _is_reordered(e) else ", unexplained"
+        yield f"{ratio:.2f} times the predicted time{why}"
 
 
 def _congestion(e: Evidence) -> str:
     return f": full queues dropped {e.queue_drops:,} frames, {e.retransmits:,} segments were sent again"
 
 
+def _is_reordered(e: Evidence) -> bool:
+    """Packets took different paths, as was asked: what their receiver and their sender make of that is a result."""
+    return e.spread != "flow" and e.out_of_order > 0
+
+
 def _resent(e: Evidence) -> Iterator[str]:
     lost = e.impaired.lost + e.queue_drops
     unexplained = e.retransmits - (lost if e.resent_for_losses is None else e.resent_for_losses)
     # What was sent into the dark is sent again, and what TCP takes for lost meanwhile with it.
-    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments and not e.circuits_change:
+    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments and not (e.circuits_change or _is_reordered(e)):
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
 
 
@@ -351,6 +360,11 @@ def _remarks(e: Evidence) -> Iterator[str]:
         yield (
             f"{c.set_up} circuits set while it ran, duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}, "
             f"{c.bytes_lost:,} bytes lost in the dark, {e.retransmits} segments sent again"
+        )
+    if _is_reordered(e):
+        yield (
+            f"spread by {e.spread}, packets overtook each other: {e.out_of_order:,} came out of order, "
+            f"{e.retransmits:,} segments were sent again"
         )
     if e.jitter_asked:
         yield "the prediction knows the delay, not its jitter"

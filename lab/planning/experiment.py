@@ -15,10 +15,10 @@ from lab import REPOSITORY
 from lab.errors import LabError
 from lab.planning.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
+from topologies.spread import MAX_ENTROPY, UNITS
 from topologies.units import parse_duration_us, parse_flops_s, parse_rate_mbps, parse_size_bytes
 from traffic.formats import UNSIZED, split_spec
 from traffic.rocev2.opcodes import PATH_MTUS
-from traffic.rocev2.spread import UNITS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,8 +42,6 @@ OWN_SIZE = 0
 ADDRESSING = ("l3", "l2")
 # NCCL makes up to 128 a connection (NCCL_IB_MAX_QPS); published studies go twice as far.
 MAX_QPS = 256
-# UDP source ports that Linux uses for RoCEv2.
-MAX_ENTROPY = 2**14
 RELIABILITIES = ("go-back-N", "selective")
 PLACEMENTS = ("contiguous", "strided", "random")
 IN_THE_DARK = ("drop", "divert")
@@ -69,7 +67,7 @@ class Experiment:
     and group_shift belong; algorithm: None = the collective's own; schedule: 'goal:FILE', in a collective's place;
     channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the
     largest size's, None = whole messages; congestion_control: None = the transport's own; of RoCEv2: qps, queue pairs of a
-    connection; path_mtu, payload of a packet, None = the largest that fits; spread, of what keeps its UDP source port, over
+    connection; path_mtu, payload of a packet, None = the largest that fits; spread: what keeps its source port on the wire, over
     `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark,
     in_the_dark: of optical switches, None = the circuits' defaults; helpers_at: the switches of the reducers or parameter
     servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's,

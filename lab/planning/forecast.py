@@ -1,14 +1,16 @@
 """What a run should show, known before its first packet: every flow's path, and from it the predicted time.
 
-A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
-where the policy leaves the choice to a hash that nobody can compute, or where it follows measured load; then there is no
-prediction, and the reason says so.
+A path is a walk through the policy's rules with Open vSwitch's own hash; with packets sprayed, a walk for each source port
+that they leave by in turn. It is unknown where the controller is the user's, where the policy leaves the choice to a hash that
+nobody can compute, where it follows measured load, or where it changes with pauses; then there is no prediction, and the
+reason says so.
 """
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from controller.policy import Reactive
 from lab.errors import LabError
 from lab.model.fluid import Prediction
 from lab.model.predictor import MAX_STEP_SENDS, predict
-from lab.model.wire import queue_pair_connection
+from lab.model.wire import Way, queue_pair_connection, shares
+from lab.planning import sending
 from lab.planning.announcing import flow_of, routing
 from lab.planning.experiment import Experiment
 from lab.planning.helpers import told
@@ -28,7 +31,7 @@ from lab.planning.plan import Plan, Size, plan, wire_flows
 from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
 from lab.planning.workload import step_columns, step_lines
 from lab.rows import json_value
-from topologies import Fabric, Port
+from topologies import Fabric
 from topologies.units import format_rate, format_size
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
@@ -36,16 +39,19 @@ from traffic.workloads.report import StepReport
 
 # A connection is given up after 15 s.
 MAX_ROUND_TRIP_S = 10.0
+# Through the rules: one takes 50 to 200 us.
+_MAX_WALKS = 20_000
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """paths: connection -> egress port of every hop, each queue pair as a connection; ack_paths: connection -> the way back."""
+    """paths: connection -> egress port of every hop, or with packets sprayed the share that leaves by each; each queue pair is a
+    connection; ack_paths: connection -> the way back."""
 
     plan: Plan
     emulated: Fabric
-    paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
-    ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
+    paths: Mapping[Connection, Way] = field(default_factory=dict)
+    ack_paths: Mapping[Connection, Way] = field(default_factory=dict)
     unknown: str = ""
 
     def prediction(self, size: Size, scale: Scale) -> Prediction | None:
@@ -80,10 +86,9 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    if planned.experiment.spread != "flow":
-        unit = planned.experiment.spread
+    if planned.experiment.spread == "flowlet":
         return Forecast(
-            planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
+            planned, emulated, unknown="with --spread flowlet paths follow pauses, which nobody knows before"
         )
     if planned.circuits and len(planned.circuits.slices) > 1:
         return Forecast(planned, emulated, unknown="circuits change while it runs")
@@ -91,14 +96,15 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     if isinstance(chosen, Reactive):
         return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
     plane = DataPlane(emulated, rules_of(chosen, emulated))
-    paths: dict[Connection, Sequence[Port]] = {}
-    ack_paths: dict[Connection, Sequence[Port]] = {}
+    walk = _Walk(planned.experiment, emulated, plane, len(flows))
+    paths: dict[Connection, Way] = {}
+    ack_paths: dict[Connection, Way] = {}
     for f in flows:
         there = flow_of(f)
         back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
         try:
             of = queue_pair_connection(f.connection, f.qp, planned.experiment.qps)
-            paths[of], ack_paths[of] = plane.path(there), plane.path(back)
+            paths[of], ack_paths[of] = walk.way(there), walk.way(back, acknowledges=True)
         except Unpredictable:
             unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
             return Forecast(planned, emulated, unknown=unknown)
@@ -107,12 +113,29 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     return Forecast(planned, emulated, paths, ack_paths)
 
 
+class _Walk:
+    """Flows' ways, each packet's where they are sprayed. Of many flows not every turn is walked: they make up for each other."""
+
+    def __init__(self, e: Experiment, emulated: Fabric, plane: DataPlane, n_flows: int) -> None:
+        self._e, self._plane = e, plane
+        self._turns = max(1, _MAX_WALKS // (2 * max(n_flows, 1)))
+        self._sprayed_ips = {emulated.scale_out_port(host.name).ip for host in emulated.hosts}
+
+    def way(self, flow: Flow, *, acknowledges: bool = False) -> Way:
+        as_one = acknowledges and not sending.spreads_acknowledgements(self._e)
+        if self._e.spread == "flow" or as_one or flow.src_ip not in self._sprayed_ips:
+            return self._plane.path(flow)
+        turns = [replace(flow, src_port=p) for p in sending.source_ports(self._e, flow.src_port)[: self._turns]]
+        crossed = Counter(port for turn in turns for port in self._plane.path(turn))
+        return {port: n / len(turns) for port, n in crossed.items()}
+
+
 def require_short_ways(expected: Forecast, scale: Scale) -> None:
     """Refuses round trips so long, as emulated, that no connection would be made in its time."""
     hosts = expected.plan.hosts
-    for (src, dst, channel), ports in expected.paths.items():
-        way = (*ports, *expected.ack_paths[src, dst, channel])
-        delay_s = sum(expected.emulated.link_of(port.intf).delay_us for port in way) * 1e-6
+    for (src, dst, channel), there in expected.paths.items():
+        way = (*shares(there), *shares(expected.ack_paths[src, dst, channel]))
+        delay_s = sum(expected.emulated.link_of(port.intf).delay_us * share for port, share in way) * 1e-6
         if delay_s > MAX_ROUND_TRIP_S:
             raise LabError(
                 f"a round trip {hosts[src]} -> {hosts[dst]} would take {delay_s:g} s here, more than "

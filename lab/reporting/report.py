@@ -131,7 +131,7 @@ def _result_cells(r: RowResult) -> tuple[str, ...]:
 
 
 def _transport(rows: Sequence[RowResult]) -> str:
-    """What RoCEv2's packets met; TCP counts no such things."""
+    """What packets met; NAKs, CNPs and timeouts are RoCEv2's."""
     if not any(r.out_of_order or r.naks or r.cnps or r.timeouts for r in rows):
         return ""
     head = ("size", "dropped in the fabric", "at hosts", "resent", "out of order", "NAKs", "CNPs", "timeouts")

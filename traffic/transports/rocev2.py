@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 
 from topologies import namespaces
+from topologies.spread import BY_FLOW, Spread
 from traffic.errors import TrafficError, TransportError
 from traffic.framing import ROCEV2_BYTES, largest_path_mtu, rocev2
 from traffic.rocev2.batch import Batch
@@ -29,7 +30,7 @@ from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, linux_source_port, qu
 from traffic.rocev2.receiver import CNP_INTERVAL_NS, Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError, Sender
-from traffic.rocev2.spread import SourcePorts, Spread
+from traffic.rocev2.spread import SourcePorts
 from traffic.rocev2.streams import ReceivingStream, SendingStream
 from traffic.rocev2.timer import Timer
 from traffic.schedule import Connection, connection_name
@@ -43,9 +44,6 @@ _RECEIVE_SLOTS = 64
 _BURST_NS = 2_000_000
 # Of a host, and there may be hundreds. More than its socket takes at once gain nothing.
 _SEND_SLOTS = 16
-
-
-BY_FLOW = Spread()
 
 
 @dataclass
