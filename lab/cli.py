@@ -340,11 +340,10 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab.commands import algorithms
-    from lab.planning import forecast
+    from lab.commands import algorithms, predicting
 
     asked = _experiment(arguments)
-    show = algorithms.predict if algorithms.are_several(asked) else forecast.show
+    show = algorithms.predict if algorithms.are_several(asked) else predicting.show
     show(asked, as_json=arguments.json)
     return 0
 

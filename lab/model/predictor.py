@@ -51,6 +51,18 @@ def predict(
     return LevelWalk(fabric, sends, links, mtu, latency).run()
 
 
+def busiest_link_s(
+    fabric: Fabric,
+    sends: Sends,
+    paths: Mapping[Connection, Way],
+    ack_paths: Mapping[Connection, Way],
+    mtu: int,
+) -> float:
+    """The time that the fullest link needs for its bytes: a lower bound, whatever waits for what."""
+    wire = Wire(fabric, sends, Paths.of(sends.connections, paths, ack_paths), mtu)
+    return float((wire.carried / wire.rate_bytes_s).max(initial=0.0))
+
+
 def _ways_back(fabric: Fabric, paths: Mapping[Connection, Way]) -> dict[Connection, Way]:
     def back(src: int, dst: int, channel: int) -> Way:
         same_links = {fabric.peer(port): share for port, share in shares(paths[src, dst, channel])}

@@ -6,12 +6,9 @@ nobody can compute, where it follows measured load, or where it changes with pau
 reason says so.
 """
 
-import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,18 +18,14 @@ from controller.flow import Flow
 from controller.policy import Reactive
 from lab.errors import LabError
 from lab.model.fluid import Prediction
-from lab.model.predictor import MAX_STEP_SENDS, predict
+from lab.model.predictor import MAX_STEP_SENDS, busiest_link_s, predict
 from lab.model.wire import Way, queue_pair_connection, shares
 from lab.planning import sending
 from lab.planning.announcing import flow_of, routing
 from lab.planning.experiment import Experiment
-from lab.planning.helpers import told
-from lab.planning.plan import Plan, Size, plan, wire_flows
-from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
-from lab.planning.workload import step_columns, step_lines
-from lab.rows import json_value
+from lab.planning.plan import Plan, Size, wire_flows
+from lab.planning.scale import Scale
 from topologies import Fabric
-from topologies.units import format_rate, format_size
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
@@ -59,6 +52,13 @@ class Forecast:
             return None
         sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+
+    def busiest_link_s(self, size: Size, scale: Scale) -> float:
+        """Hardware seconds for which the fullest link is busy in one iteration: no schedule ends sooner. Paths must be known."""
+        sends = self.plan.sends(size.count, scale.time_dilation)
+        return scale.hardware_s(
+            busiest_link_s(self.emulated, sends, self.paths, self.ack_paths, self.plan.experiment.mtu)
+        )
 
     @property
     def untimed(self) -> str:
@@ -148,64 +148,3 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     """For the connections that the plan's transport will make. Needs no root and builds nothing."""
     emulated = scale.fabric(planned.fabric)
     return forecast(planned, emulated, wire_flows(planned, emulated))
-
-
-def show(experiment: Experiment, *, as_json: bool) -> None:
-    """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
-    planned = plan(experiment)
-    if as_json:
-        print(json.dumps(rows(planned)))
-        return
-    scale, expected, found = _expected(planned)
-    experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
-    print(
-        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
-    )
-    print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
-    if planned.helpers:
-        print(f"helpers: {told(planned.fabric, planned.helpers)}")
-    print(f"roofline: {planned.cut}")
-    print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
-    for size, prediction in found:
-        row = _row(expected, size, prediction, scale)
-        figures = (f"{row['predicted_s'] * 1e6:.1f}", f"{row['ratio']:.3f}", f"{row['busbw_gbytes_s']:.2f}")
-        predicted, ratio, busbw = ("N/A" if text == "nan" else text for text in figures)
-        print(
-            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {predicted:>15} {ratio:>7} {busbw:>13}  "
-            f"{row['bottleneck']}"
-        )
-        for line in step_lines(expected.jobs(prediction, scale)):
-            print(line)
-    if expected.untimed:
-        print(f"no prediction: {expected.untimed}")
-
-
-def rows(planned: Plan) -> list[dict[str, Any]]:
-    """What `predict --json` prints."""
-    scale, expected, found = _expected(planned)
-    return [
-        {name: json_value(value) for name, value in _row(expected, size, prediction, scale).items()}
-        for size, prediction in found
-    ]
-
-
-def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
-    """At the scale that was asked for, or a typical machine's."""
-    scale = planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
-    expected = forecast_of(planned, scale)
-    return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
-
-
-def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
-    roofline = expected.roofline_s(size, scale)
-    predicted_s = scale.hardware_s(found.seconds) if found else math.nan
-    return {
-        "size_bytes": size.size_bytes,
-        "emulated_bytes": size.emulated_bytes,
-        "roofline_s": roofline,
-        "predicted_s": predicted_s,
-        "ratio": predicted_s / roofline,
-        "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
-        "bottleneck": found.bottleneck if found else "",
-        **step_columns(expected.jobs(found, scale), expected.plan.workload),
-    }
