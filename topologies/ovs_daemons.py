@@ -5,7 +5,6 @@ import resource
 import select
 import shutil
 import socket
-import struct
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies import ovs_kernel
 from topologies.errors import EmulationError, last_line
 from topologies.ovs_database import Database, socket_path
 from topologies.ovs_sockets import packet_sockets
@@ -160,13 +160,5 @@ def switch_pid(run_dir: Path = RUN_DIR) -> int:
 
 
 def find_datapath() -> str:
-    """'system' when the kernel has (or can load) the openvswitch module, usable in this namespace; else 'netdev'.
-
-    Asks generic netlink for the family `ovs_datapath`: the question itself makes the kernel load the module.
-    """
-    name = b"ovs_datapath\0"
-    body = struct.pack("=BBHHH", 3, 1, 0, 4 + len(name), 2) + name + bytes(-len(name) % 4)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16) as link:
-        link.send(struct.pack("=IHHII", 16 + len(body), 16, 1, 0, 0) + body)
-        _, kind = struct.unpack_from("=IH", link.recv(4096))
-    return "netdev" if kind == 2 else "system"
+    """'system' when the kernel has (or can load) the openvswitch module, usable in this namespace; else 'netdev'."""
+    return "netdev" if ovs_kernel.family() is None else "system"

@@ -6,11 +6,11 @@ from typing import Any
 
 from lab.model.fluid import Prediction
 from lab.planning.experiment import Experiment
-from lab.planning.fitting import fitted
+from lab.planning.fitting import typically
 from lab.planning.forecast import Forecast, forecast_of
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, Size, plan
-from lab.planning.scale import TYPICAL_BUDGET, Scale
+from lab.planning.scale import Scale
 from lab.planning.workload import step_columns, step_lines
 from lab.rows import json_value
 from topologies.units import format_rate, format_size
@@ -56,9 +56,7 @@ def rows(planned: Plan) -> list[dict[str, Any]]:
 
 
 def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
-    """At the scale that was asked for, or a typical machine's."""
-    asked = planned.experiment.scale
-    planned, scale = (planned, asked) if asked else fitted(planned, TYPICAL_BUDGET)
+    planned, scale = typically(planned)
     expected = forecast_of(planned, scale)
     return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
 

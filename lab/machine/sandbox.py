@@ -36,6 +36,8 @@ CONTROLLER_SOCKET = OVS_RUN_DIR / "controller.sock"
 _LAB_FILE = RUN_DIR / "lab.json"
 # How long a run may take to clean up after a signal before the kernel does it instead.
 _GRACE_S = 20.0
+# Inside a sandbox: the host's /proc, opened before its own took that place. No program that is started inherits it.
+_host_proc: int | None = None
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -91,6 +93,11 @@ def run(
         if outside is not None:
             outside(sandbox)
         return _exit_status(keeper)
+
+
+def host_processes() -> int | None:
+    """Inside a sandbox: a descriptor of the host's /proc, to see who else uses the machine; None outside."""
+    return _host_proc
 
 
 def labs() -> Iterator[Sandbox]:
@@ -224,6 +231,8 @@ def _keeper(parent: int, job: Callable[[], int], about: dict[str, Any], interact
     if not interactive:
         # Ctrl-C at the terminal then reaches the parent alone, which forwards it once.
         os.setpgid(0, 0)
+    global _host_proc  # noqa: PLW0603 (of this process and its children, which are one sandbox's)
+    _host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET)
     except OSError as error:

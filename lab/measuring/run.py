@@ -17,7 +17,8 @@ from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes
 from lab.machine.bringup import Lab, lab_up
-from lab.machine.sandbox import Terminated
+from lab.machine.sandbox import INIT_NAME, Terminated, host_processes
+from lab.measuring import cpu
 from lab.measuring.monitor import Monitor
 from lab.measuring.row import RowMeasurement
 from lab.measuring.switching import all_the_time
@@ -34,6 +35,7 @@ from lab.rows import DATAPATHS, Output, RunRecord, json_value
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
+from topologies.link_sampler import LinkSampler
 from topologies.tcp import Tcp
 from traffic import TRANSPORTS
 from traffic.transport import Transport
@@ -54,7 +56,7 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
     with (
         ending() as how,
         _lab(plan, scale, progress) as lab,
-        _transport(plan, scale, lab) as transport,
+        _transport(expected, scale, lab) as transport,
         watched(lab) as monitor,
     ):
         found = {"datapath": lab.datapath, **delays(plan, lab), **spread(plan, scale), **transport.settings()}
@@ -106,8 +108,14 @@ def conclude(record: RunRecord, how: Ending, write: Callable[[], None]) -> bool:
     except LabError as error:
         how.status, written = FAILED, False
         how.failures.append(error)
+    if how.failures:
+        terminal.warn(*dict.fromkeys(f"run_topo.py: found: {_found(one)}" for one in record.findings))
     complain(*how.failures)
     return written
+
+
+def _found(finding: Mapping[str, Any]) -> str:
+    return f"{finding['kind']} {finding['element']}: {finding['detail']}"
 
 
 def prompt(plan: Plan, scale: Scale) -> int:
@@ -185,9 +193,12 @@ def spread(site: Site, scale: Scale) -> dict[str, Any]:
 
 
 @contextmanager
-def _transport(plan: Plan, scale: Scale, lab: Lab) -> Iterator[Transport]:
+def _transport(expected: Forecast, scale: Scale, lab: Lab) -> Iterator[Transport]:
+    plan = expected.plan
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
-    settings = sending.options(plan.experiment, scale, plan.nic_mbps)
+    settings = sending.options(plan.experiment, scale, plan.nic_mbps, expected.shapes.values())
+    if plan.experiment.lossless:
+        settings["credits_of"] = expected.credits()
     opened = TRANSPORTS[plan.experiment.transport](
         endpoints(plan, lab.fabric, netns), plan.schedule.connections, **settings
     )
@@ -197,11 +208,17 @@ def _transport(plan: Plan, scale: Scale, lab: Lab) -> Iterator[Transport]:
 
 @contextmanager
 def watched(lab: Lab) -> Iterator[Monitor]:
-    def sent() -> dict[str, int]:
-        return {intf: counters.tx_bytes for intf, counters in lab.net.link_counters().items()}
-
     switch_intfs = {port.intf for switch in lab.fabric.switches for port in lab.fabric.ports_of(switch.name)}
-    with closing(Monitor(sent, switch_intfs, lab.daemons.switch_pid)) as monitor:
+    roles = {lab.daemons.switch_pid: cpu.SWITCH, lab.daemons.database.pid: cpu.SWITCH, os.getpid(): cpu.REPLAY}
+    if lab.controller:
+        roles[lab.controller.pid] = cpu.CONTROLLER
+    if hop := lab.net.hop_pid:
+        roles[hop] = cpu.HOP
+    accounts = cpu.Accounts(roles, host_processes(), INIT_NAME)
+    with (
+        closing(LinkSampler(lab.fabric)) as links,
+        closing(Monitor(links, switch_intfs, lab.daemons.switch_pid, roles, accounts)) as monitor,
+    ):
         yield monitor
 
 

@@ -7,6 +7,7 @@ from lab.planning.forecast import forecast_of
 from lab.planning.plan import Plan
 from lab.planning.scale import (
     MIN_FRAMES_PER_STEP,
+    TYPICAL_BUDGET,
     Budget,
     Load,
     Scale,
@@ -35,6 +36,12 @@ def fitted(planned: Plan, budget: Budget) -> tuple[Plan, Scale]:
         if _has_frames(of_those, fewer):
             return shorter, fewer
     return planned, scale
+
+
+def typically(planned: Plan) -> tuple[Plan, Scale]:
+    """At the scale that was asked for, or what fits a typical machine."""
+    asked = planned.experiment.scale
+    return (planned, asked) if asked else fitted(planned, TYPICAL_BUDGET)
 
 
 def slowed(planned: Plan, scale: Scale) -> Load:

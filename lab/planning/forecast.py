@@ -9,6 +9,7 @@ reason says so.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,10 +23,12 @@ from lab.model.predictor import MAX_STEP_SENDS, busiest_link_s, predict
 from lab.model.wire import Way, queue_pair_connection, shares
 from lab.planning import sending
 from lab.planning.announcing import flow_of, routing
+from lab.planning.credits import credits_of
 from lab.planning.experiment import Experiment
 from lab.planning.plan import Plan, Size, wire_flows
 from lab.planning.scale import Scale
 from topologies import Fabric
+from topologies.shaping import Shape, shapes
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
@@ -59,6 +62,27 @@ class Forecast:
         return scale.hardware_s(
             busiest_link_s(self.emulated, sends, self.paths, self.ack_paths, self.plan.experiment.mtu)
         )
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of the emulated links, by interface."""
+        e = self.plan.experiment
+        return shapes(self.emulated, e.mtu, e.queue_frames)
+
+    def credits(self) -> dict[WireFlow, int]:
+        """Of each flow, for --lossless credits. Raises LabError where paths are unknown, or queues too short."""
+        e = self.plan.experiment
+        if self.unknown:
+            raise LabError(f"--lossless credits needs to know which queues a packet crosses: {self.unknown}")
+        if e.spread != "flow":
+            raise LabError(
+                f"--lossless credits needs to know which queues a packet crosses: with --spread {e.spread} those change; use "
+                "--spread flow"
+            )
+        most = sending.reliability(e).window
+        found = credits_of(self.paths, self.ack_paths, self.shapes, self.plan.framing, most)
+        flows = wire_flows(self.plan, self.emulated)
+        return {f: found[queue_pair_connection(f.connection, f.qp, e.qps)] for f in flows}
 
     @property
     def untimed(self) -> str:
@@ -147,4 +171,7 @@ def require_short_ways(expected: Forecast, scale: Scale) -> None:
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     """For the connections that the plan's transport will make. Needs no root and builds nothing."""
     emulated = scale.fabric(planned.fabric)
-    return forecast(planned, emulated, wire_flows(planned, emulated))
+    expected = forecast(planned, emulated, wire_flows(planned, emulated))
+    if planned.experiment.lossless:
+        expected.credits()
+    return expected

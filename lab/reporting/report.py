@@ -126,7 +126,8 @@ def _result_cells(r: RowResult) -> tuple[str, ...]:
         format_size(r.size_bytes), f"<span class='mark {r.verdict}'>{r.verdict}</span>",
         _duration(r.time_s), _duration(r.time_p99_s),
         _share(r.cv), _number(r.algbw_gbytes_s), _number(r.busbw_gbytes_s), _duration(r.roofline_s), _ratio(r.jct_ratio),
-        _duration(r.predicted_s), _ratio(unexplained), str(r.wrong), str(r.retransmits), escape(r.bottleneck),
+        _duration(r.predicted_s), _ratio(unexplained), "N/A" if r.wrong is None else str(r.wrong),
+        str(r.retransmits), escape(r.bottleneck),
     )  # fmt: skip
 
 

@@ -1,15 +1,13 @@
 """Writes a run's folder. An edge: files only; what stands in them is made elsewhere.
 
-Every file is replaced whole, so a reader never sees half of one; writing again after each row is how an interrupted run
-keeps its rows. Files made under sudo belong to the user who called it.
+Writing again after each row is how an interrupted run keeps its rows.
 """
 
 import csv
 import json
 import math
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from io import StringIO
@@ -18,16 +16,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from lab.errors import LabError
-from lab.reporting import nccl, report
+from lab.reporting import files, nccl, report
 from lab.rows import (
     CIRCUIT_COLUMNS,
+    CPU_COLUMNS,
     ITERATION_COLUMNS,
     LINK_COLUMNS,
     ROW_COLUMNS,
     CircuitRecord,
+    CpuSamples,
     IterationRecord,
     LinkSamples,
     LinkTotal,
@@ -35,23 +34,25 @@ from lab.rows import (
     RunRecord,
 )
 
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+_TYPES = {int: pa.int64(), int | None: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _LINK_SCHEMA = pa.schema(
     [
         ("at_s", pa.float64()),
         *((name, pa.string()) for name in ("intf", "link", "kind")),
-        ("bytes_sent", pa.int64()),
+        *((name, pa.int64()) for name in ("bytes_sent", "packets_sent", "queue_bytes", "queue_drops")),
     ]
 )
+_CPU_SCHEMA = pa.schema([("at_s", pa.float64()), ("component", pa.string()), ("cpu_s", pa.float64())])
 _LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
 assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
+assert tuple(_CPU_SCHEMA.names) == CPU_COLUMNS
 
 
 def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> Path:
     """Makes `parent`/<date>-<time>-<topology>-<collective>[-n], never one that exists. Raises LabError."""
     name = re.sub(r"[^\w.-]+", "_", f"{now:%Y%m%d-%H%M%S}-{topology}-{collective}")
     try:
-        _make_parents(parent)
+        files.make_parents(parent)
         n = 1
         while True:
             folder = parent / (name if n == 1 else f"{name}-{n}")
@@ -60,45 +61,41 @@ def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> P
             except FileExistsError:
                 n += 1
                 continue
-            _give_to_user(folder)
+            files.give_to_user(folder)
             return folder
     except OSError as error:
-        raise _unwritable(parent, error) from None
+        raise files.unwritable(parent, error) from None
 
 
 def write(folder: Path, record: RunRecord) -> None:
     """All of the folder's files, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
     try:
-        _make_parents(folder)
-        _write(folder / "manifest.json", _json(manifest(record)))
-        _write(folder / "results.csv", csv_text(record.rows))
-        _write(folder / "nccl.json", _json(nccl.document(record)))
-        _write(folder / "report.html", report.html(record))
-        _write_parquet(folder / "results.parquet", row_table(record.rows))
-        _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
-        _write_parquet(folder / "links.parquet", link_table(record.links))
+        files.make_parents(folder)
+        files.write_text(folder / "manifest.json", _json(manifest(record)))
+        files.write_text(folder / "results.csv", csv_text(record.rows))
+        files.write_text(folder / "nccl.json", _json(nccl.document(record)))
+        files.write_text(folder / "report.html", report.html(record))
+        files.write_parquet(folder / "results.parquet", row_table(record.rows))
+        files.write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
+        files.write_parquet(folder / "links.parquet", link_table(record.links))
+        files.write_parquet(folder / "cpu.parquet", cpu_table(record.cpu))
         if record.circuit_totals:
-            _write(folder / "circuits.csv", circuits_text(record.circuits))
-            _write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
+            files.write_text(folder / "circuits.csv", circuits_text(record.circuits))
+            files.write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise files.unwritable(folder, error) from None
 
 
 def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:
     """The files of a run whose traffic was a program's own. Makes the folder where it is missing. Raises LabError."""
     try:
-        _make_parents(folder)
-        _write(folder / "manifest.json", _json(manifest(record) | {"program": program}))
-        _write(folder / "links.csv", links_text(record.link_totals))
-        _write_parquet(folder / "links.parquet", link_table(record.links))
+        files.make_parents(folder)
+        files.write_text(folder / "manifest.json", _json(manifest(record) | {"program": program}))
+        files.write_text(folder / "links.csv", links_text(record.link_totals))
+        files.write_parquet(folder / "links.parquet", link_table(record.links))
+        files.write_parquet(folder / "cpu.parquet", cpu_table(record.cpu))
     except OSError as error:
-        raise _unwritable(folder, error) from None
-
-
-def _unwritable(folder: Path, error: OSError) -> LabError:
-    # Arrow words its errors at length; the number in them is the kernel's.
-    reason = os.strerror(error.errno) if error.errno else error
-    return LabError(f"results cannot be written to {str(folder)!r}: {reason}: use --out DIR")
+        raise files.unwritable(folder, error) from None
 
 
 def manifest(record: RunRecord) -> dict[str, Any]:
@@ -115,6 +112,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "machine": record.machine,
         "ranks": list(record.hosts),
         "helpers": record.helpers,
+        "findings": record.findings,
         "fabric": record.fabric,
         **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
     }
@@ -181,8 +179,30 @@ def _link_window(w: LinkSamples) -> pa.Table:
             for names in (w.intfs, w.links, w.kinds)
         ),
         pa.array(w.bytes_sent.reshape(-1)),
+        pa.array(w.packets_sent.reshape(-1)) if w.packets_sent.size else pa.nulls(samples * n, pa.int64()),
+        *(_at_samples(w, seen) for seen in (w.queue_bytes, w.queue_drops)),
     ]
     return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)
+
+
+def _at_samples(w: LinkSamples, seen: NDArray[np.int64]) -> pa.Array:
+    """What was read less often stands at the sample that followed it; null elsewhere, and where it was not seen."""
+    found = np.full(w.bytes_sent.shape, -1, np.int64)
+    at = np.searchsorted(w.at_s, w.queue_at_s)
+    known = np.flatnonzero(at < len(w.at_s))
+    found[at[known]] = seen[known]
+    return pa.array(found.reshape(-1), mask=found.reshape(-1) < 0)
+
+
+def cpu_table(windows: Sequence[CpuSamples]) -> pa.Table:
+    """Long form: one line per reading and component."""
+    lines = [
+        (at_s, name, cpu_s)
+        for w in windows
+        for at_s, row in zip(w.at_s.tolist(), w.cpu_s.tolist(), strict=True)
+        for name, cpu_s in zip(w.components, row, strict=True)
+    ]
+    return pa.Table.from_pylist([dict(zip(CPU_COLUMNS, line, strict=True)) for line in lines], _CPU_SCHEMA)
 
 
 def _schema(record: type, names: Iterable[str]) -> pa.Schema:
@@ -193,35 +213,3 @@ def _schema(record: type, names: Iterable[str]) -> pa.Schema:
 
 def _json(data: dict[str, Any]) -> str:
     return json.dumps(data, indent=1, default=str) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    _replace(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-def _write_parquet(path: Path, table: pa.Table) -> None:
-    _replace(path, lambda part: pq.write_table(table, part))
-
-
-def _replace(path: Path, write_to: Callable[[Path], object]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        write_to(part)
-        _give_to_user(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _make_parents(folder: Path) -> None:
-    """mkdir -p that gives what it makes to the user, and nothing else."""
-    missing = [f for f in (folder, *folder.parents) if not f.exists()]
-    for f in reversed(missing):
-        f.mkdir(exist_ok=True)
-        _give_to_user(f)
-
-
-def _give_to_user(path: Path) -> None:
-    """sudo(8) says who called it."""
-    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID") or -1))

@@ -7,7 +7,7 @@ import pytest
 
 from lab.kpis import Goodput
 from lab.reporting import nccl
-from lab.reporting.compare import parse
+from lab.reporting.sources import parse
 from lab.rows import InPlace, IterationRecord
 from tests.unit.lab_samples import record, row
 
@@ -99,6 +99,24 @@ def test_both_halves_are_averaged_and_wrong_elements_fail() -> None:
     rows = [row(busbw_gbytes_s=40.0, wrong=7, in_place=InPlace(0.04, 25.0, 50.0, 0))]
     assert nccl.average_busbw(rows) == 45.0
     assert "# Out of bounds values : 1 FAILED" in nccl.footer(rows, "all_reduce")
+
+
+def test_of_a_row_whose_data_did_not_all_arrive_nothing_is_said_but_its_time() -> None:
+    lossy = row(
+        wrong=None,
+        delivered=0.3,
+        verdict="degraded",
+        algbw_gbytes_s=math.nan,
+        busbw_gbytes_s=math.nan,
+        jct_ratio=math.nan,
+    )
+    words = nccl.row_line(lossy).split()
+    # Bandwidths and wrong elements out of place, the half that did not run, and our ratio.
+    assert (words[6:9], words[9:13], words[14]) == (["N/A"] * 3, ["N/A"] * 4, "N/A")
+    lines = nccl.footer([lossy], "all_reduce")
+    assert lines[0] == "# Out of bounds values : 0 OK"
+    assert lines[1] == "# Avg bus bandwidth    : N/A: not all of the data arrived "
+    assert nccl.document(record(lossy))["results"][0]["out_of_place"]["nwrong"] is None
 
 
 def test_without_a_valid_row_there_is_no_average() -> None:

@@ -34,6 +34,10 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
         ("h1->leaf1", "leaf1->h1"),
         ("scale-out", "scale-out"),
         np.array([[0, 0], [7, 9]]),
+        packets_sent=np.array([[0, 0], [1, 2]]),
+        queue_at_s=np.array([0.05]),
+        queue_bytes=np.array([[-1, 9014]]),
+        queue_drops=np.array([[-1, 3]]),
     )
     results.write(
         tmp_path, record(row(), row(mmr=float("nan"), verdict="degraded"), iterations=iterations, links=[links])
@@ -46,8 +50,26 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
     assert table.column_names == COLUMNS and table.num_rows == 2
     assert pq.read_table(tmp_path / "iterations.parquet").num_rows == 3
     assert pq.read_table(tmp_path / "links.parquet").to_pylist()[2:] == [
-        {"at_s": 0.1, "intf": "h1-eth0", "link": "h1->leaf1", "kind": "scale-out", "bytes_sent": 7},
-        {"at_s": 0.1, "intf": "leaf1-eth1", "link": "leaf1->h1", "kind": "scale-out", "bytes_sent": 9},
+        {
+            "at_s": 0.1,
+            "intf": "h1-eth0",
+            "link": "h1->leaf1",
+            "kind": "scale-out",
+            "bytes_sent": 7,
+            "packets_sent": 1,
+            "queue_bytes": None,
+            "queue_drops": None,
+        },
+        {
+            "at_s": 0.1,
+            "intf": "leaf1-eth1",
+            "link": "leaf1->h1",
+            "kind": "scale-out",
+            "bytes_sent": 9,
+            "packets_sent": 2,
+            "queue_bytes": 9014,
+            "queue_drops": 3,
+        },
     ]
 
 
