@@ -43,7 +43,7 @@ class RowResult:
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
     out_of_order: as the transport's receivers count it; naks, cnps, timeouts: as RoCEv2 does (traffic/transport.py). delivered:
     share of the data that came; where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that
-    came to links that mark, and those marked, over all such links.
+    came to links that mark, and those marked, over all such links. sustained: of a traffic pattern, as Goodput has it.
     """
 
     fabric: str
@@ -93,6 +93,7 @@ class RowResult:
     delivered: float = 1.0
     ecn_seen: int = 0
     ecn_marked: int = 0
+    sustained: float = math.nan
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})

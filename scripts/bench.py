@@ -50,6 +50,7 @@ GROUPS = {
     "mpi": Group("mpi:mpi", 900, "one all-reduce of 1, 4 and 16 MiB, against Open MPI and gloo on the same hosts"),
     "failover": Group("failover:failover", 180, "packets lost when an uplink goes down under load, and when it is back"),
     "remote-failure": Group("failover:remote_failure", 180, "the same when a spine's link to another leaf goes down"),
+    "adversarial": Group("adversarial:adversarial", 1500, "minimal, Valiant and UGAL on a dragonfly, against their bounds"),
     "steady": Group("steady:steady", 120, "threads and open files after 5 iterations and after 50"),
     "rules": Group("rules:rules", 60, "CPU time to compute all rules of 1024 hosts, and those after a failure"),
     "schedulers": Group("schedulers:schedulers", 120, "CPU time of circuit schedulers on a 128 x 128 demand matrix"),

@@ -272,6 +272,7 @@ class RowMeasurement:
         in_place = self._halves.get(True)
         jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
+        goodput = self._goodput(size, window) if whole else None
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=plan.routing,
@@ -315,7 +316,8 @@ class RowMeasurement:
             ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
             ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
-            goodput=self._goodput(size, window) if whole else None,
+            goodput=goodput,
+            sustained=goodput.sustained if goodput else math.nan,
             jobs=jobs,
             **step_columns(jobs, plan.workload),
         )
