@@ -24,6 +24,7 @@ from lab.planning.plan import plan
 from lab.reporting.folder import Results, is_complete, place, write_table
 from topologies import Refused
 from topologies.errors import one_line
+from topologies.units import format_size
 
 _DONE, _FAILED, _INTERRUPTED = (0, 1), 3, 130
 # Of the table on the terminal, behind what varies; the files have all.
@@ -94,9 +95,19 @@ def show(table: pd.DataFrame, grid: Sequence[Cell]) -> None:
         for line in table.to_dict("records")
         if line["outcome"]
     ]
+    if "size_bytes" in shown:
+        shown["size_bytes"] = ["N/A" if pd.isna(n) else format_size(int(n)) for n in shown["size_bytes"]]
     if "outcome" in shown:
         shown["outcome"] = shown["outcome"].str.partition(":")[0]
-    shown = shown.rename(columns={"time_s": "time (us)", "predicted_s": "predicted (us)", "outcome": ""})
+    shown = shown.rename(
+        columns={
+            "time_s": "time (us)",
+            "predicted_s": "predicted (us)",
+            "size_bytes": "size",
+            "busbw_gbytes_s": "busbw (GB/s)",
+            "outcome": "",
+        }
+    )
     terminal.show(shown.to_string(index=False, na_rep="N/A", float_format=lambda x: f"{x:.6g}"), *notes)
 
 
