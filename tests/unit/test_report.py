@@ -206,7 +206,7 @@ def test_what_was_found_wrong_stands_first_with_its_place() -> None:
     }
     run = record(row(verdict="invalid", reason="slow link leaf1->spine2"), findings=[found])
     assert said(run).startswith(
-        "Verdict invalid: slow link leaf1 → spine2 (leaf1-eth3); this is no result of the network."
+        "Verdict invalid: this is no result of the network. First found wrong: slow link leaf1 → spine2"
     )
     text = report.html(run)
     assert ">slow link</td>" in text and ">25Mbit, 50Mbit asked</td>" in text
