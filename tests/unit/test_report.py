@@ -186,6 +186,7 @@ def test_a_folder_of_an_older_run_has_no_spans_and_no_balance(tmp_path: Path) ->
     assert "Timeline of ranks" not in text and "No link counters were recorded" in text
 
 
+@pytest.mark.slow
 def test_the_report_of_1024_links_is_small_and_quick(tmp_path: Path) -> None:
     """The bound is 10 s; CPU time, since the machine may be busy."""
     run = whole_run("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16", (2**30,))
