@@ -15,9 +15,10 @@ import pandas as pd
 
 from lab import terminal
 from lab.commands import cell as cells
-from lab.commands import launch
+from lab.commands import launch, predicting
 from lab.errors import LabError
-from lab.planning import forecast
+from lab.planning.fitting import typically
+from lab.planning.forecast import forecast_of
 from lab.planning.grid import Cell
 from lab.planning.plan import plan
 from lab.reporting.folder import Results, is_complete, place, write_table
@@ -37,9 +38,9 @@ def predicted(grid: Sequence[Cell]) -> pd.DataFrame:
     for one in grid:
         try:
             planned = plan(one.experiment)
-            without = forecast.forecast_of(planned, forecast.typical_scale(planned)).untimed
+            without = forecast_of(*typically(planned)).untimed
             outcome = f"no prediction: {without}" if without else ""
-            lines += ({**one.chosen, **row, "outcome": outcome} for row in forecast.rows(planned))
+            lines += ({**one.chosen, **row, "outcome": outcome} for row in predicting.rows(planned))
         except Refused as refusal:
             lines.append({**one.chosen, "outcome": f"refused: {refusal}"})
     return pd.DataFrame(lines)
@@ -110,7 +111,7 @@ def _refusals(grid: Sequence[Cell]) -> dict[str, str]:
     for one in grid:
         try:
             planned = plan(one.experiment)
-            forecast.forecast_of(planned, forecast.typical_scale(planned))
+            forecast_of(*typically(planned))
         except Refused as refusal:
             found[one.key] = f"refused: {refusal}"
     return found
