@@ -83,6 +83,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "spread": ((), "UNIT", f"{', '.join(UNITS)}: what keeps its source port, and so its path (tcp: by eBPF at hosts)"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
+    "rate_limit": ((), "RATE", "of rocev2: at which each queue pair sends at most, in hardware units; what it reached is said"),
     "ack_timeout": ((), "TIME", "of rocev2: until packets without acknowledgement are sent again (default: above full queues)"),
     "lossless": ((), "NAME", f"of rocev2: {', '.join(LOSSLESS)}, end to end, in place of PFC: no more is sent than queues hold"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
@@ -205,9 +206,21 @@ def _experiment_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
+    parser.add_argument(
+        "--pcap",
+        metavar="HOST[,A->B...]",
+        help="capture at these hosts and links: <interface>.pcapng in the results folder",
+    )
     parser.add_argument("--out", metavar="DIR", help="results folder (default: results/<date>-<topology>-<collective>)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON instead of the table")
     parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE.pcapng", help="of --pcap, or any; several points are put together"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _describe_options(parser: argparse.ArgumentParser) -> None:
@@ -302,7 +315,9 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="./FILE.py or ./FILE.py:NAME: a topology or a routing policy of your own")
+    parser.add_argument(
+        "file", help="./FILE.py or ./FILE.py:NAME: a topology, policy or scheduler of your own; or a lab's answers.toml"
+    )
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
@@ -319,6 +334,18 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--routing", metavar="NAME", help="if not its own: ecmp")
     group.add_argument("--algorithm", metavar="NAME", help="that ran, where the output does not say")
     group.add_argument("--ranks", metavar="N", help="where the output does not say")
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="a results folder")
+
+
+def _bmwg_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("procedures", nargs="*", metavar="NAME", help="of --list, or all")
+    parser.add_argument("--list", action="store_true", help="show them with the time that they take, and those not run")
+    parser.add_argument(
+        "--out", metavar="DIR", help="results and report (default: results/bmwg); what is valid there stays"
+    )
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -340,9 +367,11 @@ def _run(arguments: Arguments) -> int:
 
     asked = _experiment(arguments)
     if algorithms.are_several(asked):
+        if arguments.pcap is not None:
+            raise LabError("--pcap is for one algorithm: name one with --algorithm")
         return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
     output: Output = "json" if arguments.json else "table"
-    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish, pcap=arguments.pcap)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -448,10 +477,32 @@ def _check(arguments: Arguments) -> int:
     return check.check_file(arguments.file)
 
 
+def _inspect(arguments: Arguments) -> int:
+    from lab.commands import inspecting
+
+    inspecting.show(arguments.files, as_json=arguments.json)
+    return 0
+
+
 def _compare(arguments: Arguments) -> int:
     from lab.commands import compare
 
     return compare.run(arguments)
+
+
+def _report(arguments: Arguments) -> int:
+    from lab.reporting import results
+
+    print(results.write_report(Path(arguments.folder)))
+    return 0
+
+
+def _bmwg(arguments: Arguments) -> int:
+    from lab.commands import bmwg
+
+    if arguments.list or not arguments.procedures:
+        return bmwg.show()
+    return bmwg.run(arguments.procedures, out=arguments.out)
 
 
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
@@ -460,6 +511,7 @@ COMMANDS: dict[str, Command] = {
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
     "sweep": (_sweep, _sweep_options, "every combination of a file's [grid], in one table; needs root"),
+    "bmwg": (_bmwg, _bmwg_options, "procedures of the IETF BMWG drafts on AI fabrics, and their report; needs root"),
     "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
@@ -467,7 +519,9 @@ COMMANDS: dict[str, Command] = {
     "ps": (_ps, _no_options, "list running labs; needs root"),
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
-    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested; a lab's answers"),
+    "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
+    "report": (_report, _report_options, "make a results folder's report.html again"),
     "compare": (
         _compare,
         _compare_options,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric
-from topologies.netlink import CLSACT_HANDLE, TC_ROOT, attributes, dump, open_socket
+from topologies.netlink import CLSACT_HANDLE, TC_ROOT, dump, open_socket
 
 _RTM_GETQDISC, _RTM_GETSTATS = 38, 94
 _STATS_64 = 1
@@ -134,10 +134,20 @@ def _layout(data: bytes, queued: dict[int, int]) -> _Layout:
 
 def _places(message: bytes, columns: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
     """Column, and the 32-bit word of the message that has its value."""
-    stats = dict(attributes(message[_ATTRIBUTES_AT:]))[_STATS2]
-    at, of = message.index(stats), dict(attributes(stats))
+    stats = _starts(message, _ATTRIBUTES_AT, len(message))[_STATS2]
+    of = _starts(message, *stats)
     for column, kind, offset in columns:
-        yield column, (at + stats.index(of[kind]) + offset) // 4
+        yield column, (of[kind][0] + offset) // 4
+
+
+def _starts(message: bytes, at: int, end: int) -> dict[int, tuple[int, int]]:
+    """Attribute -> where its value begins and ends in the message."""
+    found = {}
+    while at + 4 <= end:
+        length, kind = struct.unpack_from("=HH", message, at)
+        found[kind & 0x3FFF] = (at + 4, at + length)
+        at += (length + 3) & ~3
+    return found
 
 
 def _message_type(length: int) -> "np.dtype[np.void]":

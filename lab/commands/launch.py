@@ -13,6 +13,7 @@ from lab.errors import LabError
 from lab.machine import probes, relay, sandbox
 from lab.machine.sandbox import REST_PORT, Sandbox
 from lab.measuring.job import Job
+from lab.planning.capture_points import capture_points
 from lab.planning.experiment import Experiment, controller_address
 from lab.planning.fitting import fitted, shortened
 from lab.planning.forecast import forecast_of, require_short_ways
@@ -27,9 +28,12 @@ from topologies.units import format_size
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
 
-def run(experiment: Experiment, *, out: str | None, output: Output, publish: int | None) -> int:
-    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output."""
+def run(
+    experiment: Experiment, *, out: str | None, output: Output, publish: int | None, pcap: str | None = None
+) -> int:
+    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output; pcap: where frames are captured."""
     planned = plan(experiment)
+    points = [] if pcap is None else capture_points(pcap, planned.fabric)
     folder = results_folder(out)
     doors = _ready(planned, publish)
     require_writable(folder or Path("results").resolve())
@@ -44,7 +48,7 @@ def run(experiment: Experiment, *, out: str | None, output: Output, publish: int
     require_short_ways(expected, scale)
     from lab.measuring import run as the_run
 
-    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
+    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress, points=points)
     return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 
@@ -116,18 +120,19 @@ def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]
 
 def _fitted(planned: Plan, progress: Progress) -> tuple[Plan, Scale]:
     """The scale, and the plan with what there is time for at it."""
-    if planned.experiment.scale is None:
-        planned, scale = fitted(planned, _budget(planned, progress))
-    else:
-        scale = planned.experiment.scale
+    sharing, scale = 1 + sandbox.other_loads(), planned.experiment.scale
+    if scale is None:
+        planned, scale = fitted(planned, _budget(planned, sharing, progress))
+    _warn_of_load(planned, scale, sharing)
     _require_delays(planned, scale, progress)
     return planned, scale
 
 
 def _scale(site: Site, progress: Progress) -> Scale:
     """Of traffic that is not known before."""
-    e = site.experiment
-    scale = e.scale or choose_scale(site.load, _budget(site, progress), e.time_limit_s)
+    e, sharing = site.experiment, 1 + sandbox.other_loads()
+    scale = e.scale or choose_scale(site.load, _budget(site, sharing, progress), e.time_limit_s)
+    _warn_of_load(site, scale, sharing)
     _require_delays(site, scale, progress)
     return scale
 
@@ -147,8 +152,24 @@ def _require_delays(site: Site, scale: Scale, progress: Progress) -> None:
         hop_budget.measured(site.experiment.mtu, progress=progress)
 
 
-def _budget(site: Site, progress: Progress) -> Budget:
-    """What the machine carries, measured if it is not known."""
+def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
+    """Where it is known what the machine carries; it is not measured for this."""
+    from lab.machine import budget
+
+    known = budget.known(planned.experiment.mtu)
+    if known is None:
+        return
+    asked, carries = planned.load.frame_hops_per_s / scale.rate_scale, known.frame_hops_per_s / sharing
+    if asked > carries:
+        shared = f", shared by {sharing} labs" if sharing > 1 else ""
+        terminal.warn(
+            f"run_topo.py: the switches are asked for {asked:,.0f} frames/s at full rate, this machine carries {carries:,.0f}"
+            f"{shared}: expect CPU-limited rows, or use --scale auto"
+        )
+
+
+def _budget(site: Site, sharing: int, progress: Progress) -> Budget:
+    """What the machine carries, measured if it is not known. sharing: labs that divide it among them."""
     from lab.machine import budget, hop_budget
 
     e = site.experiment
@@ -156,8 +177,8 @@ def _budget(site: Site, progress: Progress) -> Budget:
     if _delayed_by_hop(site) and e.delay_us:
         # With a delay on every link a frame crosses the hop once a link, which is at most twice a switch.
         carried = hop_budget.measured(e.mtu, progress=progress) / 2
-        return replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
-    return known
+        known = replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
+    return replace(known, frame_hops_per_s=known.frame_hops_per_s / sharing)
 
 
 def results_folder(out: str | None) -> Path | None:

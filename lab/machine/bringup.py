@@ -25,7 +25,7 @@ from topologies.mininet_adapter import FabricNet
 from topologies.tcp import DEFAULT_TCP, Tcp
 
 CONTROLLER_PORT = 6653
-_READY_DEADLINE_S = 30.0
+_READY_DEADLINE_S = 60.0
 _URGENT_NICENESS = -10
 
 

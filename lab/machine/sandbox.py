@@ -29,6 +29,8 @@ from topologies import syscalls
 from topologies.errors import one_line
 
 INIT_NAME = "fabric-lab-init"
+# Of the command itself from when it plans its load until it ends.
+_COMMAND_NAME = "fabric-lab-run"
 RUN_DIR = Path("/run/fabric-lab")
 OVS_RUN_DIR = Path("/run/openvswitch")
 REST_PORT = 8080
@@ -106,6 +108,16 @@ def labs() -> Iterator[Sandbox]:
         with suppress(OSError, ValueError):
             if comm.read_text().strip() == INIT_NAME:
                 yield Sandbox(int(comm.parent.name))
+
+
+def other_loads() -> int:
+    """How many other commands put load on this machine, or are about to; from now on this one is seen by them as one."""
+    syscalls.set_process_name(_COMMAND_NAME)
+    found = 0
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            found += comm.read_text().strip() == _COMMAND_NAME and comm.parent.name != str(os.getpid())
+    return found
 
 
 def enter(sandbox: Sandbox, command: list[str]) -> int:

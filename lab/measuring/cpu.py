@@ -73,6 +73,7 @@ class Accounts:
         self._roles, self._outside, self._lab_init = roles, outside, lab_init
         self._inside: dict[tuple[int, int], _Account] = {}
         self._host: dict[tuple[int, int], _Account] = {}
+        self._spaces: dict[tuple[int, int], str] = {}
         self._lock = Lock()
 
     def look(self) -> Usage:
@@ -99,7 +100,11 @@ class Accounts:
     def _look_outside(self, directory: int) -> None:
         own = os.readlink("/proc/self/ns/pid")
         processes = _processes(directory)
-        space = {pid: _pid_namespace(directory, pid) for pid in processes}
+        self._spaces = {
+            (pid, p.began): self._spaces.get((pid, p.began)) or _pid_namespace(directory, pid)
+            for pid, p in processes.items()
+        }
+        space = {pid: text for (pid, _), text in self._spaces.items()}
         labs = {space[pid] for pid, p in processes.items() if p.name == self._lab_init}
         for pid, p in processes.items():
             if space[pid] != own:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -26,13 +26,15 @@ INTERVAL_S = 0.1
 # Queues and CPU: every so many samples.
 _EVERY = 5
 # Whoever else uses the CPU: a lab that ends meanwhile is known up to then.
-_LOOK_EVERY = 20
+_LOOK_EVERY = 40
 # Reading what waits for the switch takes the kernel a line for each port: no more than this share of a core.
 _BACKLOG_SHARE = 0.005
 # Fewer say nothing about a median.
 _MIN_SAMPLES = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _UNKNOWN = -1
+# In samples. In a tenth of a second a few frames that left after their time would already be a tenth of all.
+_SPANS = (5, 10)
 
 
 class Links(Protocol):
@@ -49,7 +51,8 @@ class Links(Protocol):
 class CpuTimes:
     """Cumulative CPU seconds: of the machine (all cores), and those that the switch thread waited; usage: whose they were.
 
-    at_s: when; a window that begins or ends here has the sample of this moment as its first or last. sampler_s: of the monitor.
+    clock_offset_s: of time.monotonic to the hardware's clock, which nobody steers. at_s: when; a window that begins or ends
+    here has the sample of this moment as its first or last. sampler_s: of the monitor.
     """
 
     at_s: float
@@ -59,6 +62,7 @@ class CpuTimes:
     steal_s: float
     switch_wait_s: float
     sampler_s: float
+    clock_offset_s: float
     usage: Usage
 
 
@@ -71,7 +75,8 @@ class Window:
     -1 = not asked; forwarding: the places of the switches' interfaces. queue_at_s: (readings,); queue_bytes, queue_frames,
     queue_drops, filtered: (readings, interfaces) waiting now, dropped so far and come to programs so far, -1 = not seen;
     cpu_s: (readings, components) cumulative. Shares are of one core for the switch and the sampler and of the whole machine
-    otherwise; other_cores: used by processes that are no lab's, and of which usage names those that are known.
+    otherwise; other_cores: used by processes that are no lab's, of whom strangers are those that are
+    known by name; ranks_s: CPU time of a program's processes; clock_drift: of time.monotonic against the hardware's clock.
     """
 
     at_s: NDArray[np.float64]
@@ -95,6 +100,7 @@ class Window:
     sampler_share: float = 0.0
     strangers: Sequence[Stranger] = ()
     ranks_s: float = 0.0
+    clock_drift: float = 0.0
 
     def bytes_by_intf(self) -> dict[str, int]:
         """Bytes that left through each egress interface during the window."""
@@ -150,6 +156,11 @@ class Window:
         rate_bytes_s = sent / sum(end - start for start, end in busy)
         return float(np.median(waiting) / rate_bytes_s) if rate_bytes_s else None
 
+    @property
+    def longest_gap_s(self) -> float:
+        """Between two samples: nothing of this lab may have run."""
+        return float(np.diff(self.at_s).max(initial=0.0))
+
     def swallowed(self) -> dict[str, int]:
         """By interface with programs: frames that came to them since they were first seen, and that neither left nor wait nor
         were dropped by the queue. Frames are counted at the samples nearest to the readings."""
@@ -169,12 +180,12 @@ class Window:
     def excess(
         self, rate_bytes_s: NDArray[np.float64], burst_bytes: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], ...]:
-        """(interfaces,) the most that each sent in a tenth of a second to one, over what its rate and burst allow in that time;
+        """(interfaces,) the most that each sent in half a second or one, over what its rate and burst allow in that time;
         and the bytes per second of that time. It lasts from when its first sample was asked for to when its last was there,
         which is longer than it was: a late sampler accuses no link."""
         worst: NDArray[np.float64] = np.zeros(len(self.intfs))
         speed = worst
-        for span in (1, 2, 5, 10):
+        for span in _SPANS:
             if len(self.at_s) > span:
                 moved = self.bytes_sent[span:] - self.bytes_sent[:-span]
                 seconds = (self.at_s[span:] - self.began_s[:-span])[:, None]
@@ -204,7 +215,8 @@ class Monitor:
     """Samples in the background until `close()`; `window(start, end)` cuts out a measurement.
 
     links: the counters; switch_intfs: which of them are switches'; switch_pid: the switches' process; roles: pid -> component of
-    lab.measuring.cpu; accounts: of everybody's CPU time. origin_s: when it began.
+    lab.measuring.cpu; accounts: of everybody's CPU time. origin_s: when it began; last_mark: None
+    before the first.
     """
 
     def __init__(
@@ -224,6 +236,7 @@ class Monitor:
         self._readings: list[_Reading] = []
         self._backlog_again_s = 0.0
         self._sampler_s = 0.0
+        self.last_mark: CpuTimes | None = None
         self._sampling = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
@@ -237,7 +250,12 @@ class Monitor:
         """Take a sample now and the CPU times with it: the edge of a window."""
         self._read()
         at_s = self._sample().at_s
-        return read_cpu_times(self._switch_pid, at_s, self._sampler_s, self._accounts.look())
+        self.last_mark = read_cpu_times(self._switch_pid, at_s, self._sampler_s, self._accounts.look())
+        return self.last_mark
+
+    def since(self, start: CpuTimes) -> Window:
+        """Until now, without what is read at marks only."""
+        return self.window(start, replace(start, at_s=time.monotonic()))
 
     def latest(self) -> tuple[NDArray[np.float64], float]:
         """(interfaces,) bytes per second between the last two samples, and when; for a display."""
@@ -254,8 +272,10 @@ class Monitor:
 
     def window(self, start: CpuTimes, end: CpuTimes) -> Window:
         # Exactly from sample to sample: one from before the start would count bytes of the warm-up.
-        inside = [sample for sample in self._samples if start.at_s <= sample.at_s <= end.at_s]
-        readings = [reading for reading in self._readings if start.at_s - INTERVAL_S <= reading.at_s <= end.at_s]
+        with self._sampling:
+            samples, readings = [*self._samples], [*self._readings]
+        inside = [sample for sample in samples if start.at_s <= sample.at_s <= end.at_s]
+        readings = [reading for reading in readings if start.at_s - INTERVAL_S <= reading.at_s <= end.at_s]
         span = max(end.at_s - start.at_s, 1e-9)
         names = ("idle_s", "softirq_s", "total_s", "steal_s", "switch_wait_s", "sampler_s")
         took = {name: getattr(end, name) - getattr(start, name) for name in names}
@@ -283,6 +303,7 @@ class Monitor:
             switch_wait_share=took["switch_wait_s"] / span,
             sampler_share=took["sampler_s"] / span,
             strangers=end.usage.strangers_since(start.usage, span),
+            clock_drift=abs(end.clock_offset_s - start.clock_offset_s) / span,
             ranks_s=end.usage.by_owner.get(cpu.RANKS, 0.0) - start.usage.by_owner.get(cpu.RANKS, 0.0),
         )
 
@@ -347,6 +368,7 @@ def read_cpu_times(switch_pid: int, at_s: float, sampler_s: float, usage: Usage)
         steal_s=steal,
         switch_wait_s=waited_ns / 1e9,
         sampler_s=sampler_s,
+        clock_offset_s=time.monotonic() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW),
         usage=usage,
     )
 

@@ -7,7 +7,7 @@ from lab.machine.bringup import Lab
 from lab.measuring.cpu import SAMPLED
 from lab.measuring.diagnosis import Diagnosis, RankUse, Tables, diagnose
 from lab.measuring.monitor import Window
-from lab.measuring.tables import Seen, circuit_uses, host_uses, link_uses
+from lab.measuring.tables import Seen, circuit_uses, host_uses, idle_queues, link_uses
 from lab.measuring.verdict import Evidence
 from lab.planning.scale import Scale
 from lab.planning.site import Site
@@ -110,7 +110,6 @@ def diagnosed(
             ranks=ranks,
             other_cores=window.other_cores if other_cores is None else other_cores,
             strangers=window.strangers,
-            frame_bytes=site.experiment.mtu + ETHERNET_BYTES,
         )
     )
 
@@ -125,6 +124,9 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses, diagnoses: tu
         idle_share=window.idle_share,
         switch_wait_share=window.switch_wait_share,
         steal_share=window.steal_share,
+        clock_drift=window.clock_drift,
+        longest_gap_s=window.longest_gap_s,
+        idle_queues=tuple(idle_queues(lab.fabric, lab.net.emulation.shapes, window)),
         controller_status=lab.controller.poll() if lab.controller else None,
         datapath_stopped_s=window.stopped_s,
         retransmits=losses.transport.retransmits,
@@ -133,6 +135,7 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses, diagnoses: tu
         out_of_order=losses.transport.out_of_order,
         dropped_at_sockets=losses.transport.dropped_host,
         queue_drops=sum(losses.queues.values()),
+        pacing=t.paced_ns / t.pacing_took_ns if (t := losses.transport).pacing_took_ns else None,
         lossless_asked=e.lossless is not None,
         frame_bytes=e.mtu + ETHERNET_BYTES,
         datapath_drops=losses.datapath,

@@ -27,6 +27,8 @@ from lab.measuring.observed import (
     observed,
     switch_queue_frames,
 )
+from lab.measuring.sharing import group_balances
+from lab.measuring.spans import rank_spans, representative
 from lab.measuring.switching import switching
 from lab.measuring.tables import Seen
 from lab.measuring.verdict import Verdict, collision_notes, judge
@@ -213,9 +215,12 @@ class RowMeasurement:
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
         counted = window.bytes_by_intf()
         self._keep_links(size, window, planned, losses)
-        if not self._expected.unknown and self._e.spread == "flow":
-            paths = [list(way) for way in self._expected.paths.values()]
+        known = not self._expected.unknown and self._e.spread == "flow"
+        paths = [list(way) for way in self._expected.paths.values()] if known else []
+        if known:
             self._record.notes = collision_notes(self._lab.fabric, paths, counted)
+        self._record.balance += group_balances(self._lab.fabric, paths, counted, size_bytes=size.size_bytes)
+        self._keep_spans(size)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
             observed(self._lab, self._plan, window, losses, diagnoses),
@@ -379,6 +384,20 @@ class RowMeasurement:
         self._record.circuits += records
         self._record.circuit_totals.append(found)
         return found
+
+    def _keep_spans(self, size: Size) -> None:
+        results = self._halves[False].results
+        if results:
+            i = representative(results)
+            self._record.spans.append(
+                rank_spans(
+                    self._plan.schedule,
+                    results[i],
+                    size_bytes=size.size_bytes,
+                    iteration=i,
+                    time_dilation=self._scale.time_dilation,
+                )
+            )
 
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
         self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))

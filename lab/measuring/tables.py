@@ -15,6 +15,9 @@ from topologies.inspected import Inspection
 from topologies.netlink_readings import Counters
 from topologies.shaping import Shape
 
+# Frames in a queue that is not about to be empty; pairs of readings; of the rate.
+_QUEUED, _READINGS, _LEAST_SHARE = 2, 2, 0.9
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -89,7 +92,7 @@ def host_uses(
 def circuit_uses(
     circuits: Circuits, optical: Optical, fabric: Fabric, window: Window, began_s: float
 ) -> Iterator[CircuitUse]:
-    """Of circuits that stay as they are: bytes since the last that came out of the optical switch. began_s: when the run began,
+    """Of circuits that stay as they are: frames since the last that came out of the optical switch. began_s: when the run began,
     on the window's clock."""
     place = {intf: i for i, intf in enumerate(window.intfs)}
     if len(window.at_s) < 2:
@@ -97,8 +100,8 @@ def circuit_uses(
     for ocs, its in sorted(circuits.items()):
         port_of = {port.number: port for port in fabric.ports_of(ocs)}
         for source, target in sorted(its.items()):
-            into = window.bytes_sent[:, place[fabric.peer(port_of[source]).intf]]
-            out = window.bytes_sent[:, place[port_of[target].intf]]
+            into = window.frames_sent[:, place[fabric.peer(port_of[source]).intf]]
+            out = window.frames_sent[:, place[port_of[target].intf]]
             came = np.flatnonzero(np.diff(out))
             last = int(came[-1]) if len(came) else 0
             whole = int(into[-1] - into[0]), int(out[-1] - out[0])
@@ -113,3 +116,25 @@ def circuit_uses(
                 n_out=n_out,
                 dark_since_s=float(window.at_s[last] - began_s) if went_dark else None,
             )
+
+
+def idle_queues(fabric: Fabric, shapes: Mapping[str, Shape], window: Window) -> Iterator[str]:
+    """Links that sent less than their rate while frames waited for them, the worst first: what a shaped link does to frames
+    against what it should (as Mininet-HiFi compares departures with the ideal), between readings that both found a queue."""
+    if len(window.at_s) < 2 or len(window.queue_at_s) < 2:
+        return
+    at = np.abs(window.at_s[:, None] - window.queue_at_s).argmin(axis=0)
+    waited = (window.queue_frames[1:] >= _QUEUED) & (window.queue_frames[:-1] >= _QUEUED)
+    moved = np.diff(window.bytes_sent[at], axis=0)
+    seconds = np.diff(window.at_s[at])[:, None]
+    shares = {}
+    for i in np.flatnonzero(waited.sum(axis=0) >= _READINGS):
+        shape, busy = shapes.get(window.intfs[i]), waited[:, i]
+        if shape:
+            ideal = (np.broadcast_to(seconds, waited.shape)[busy, i] * shape.rate_bytes_s).sum()
+            shares[window.intfs[i]] = float(moved[busy, i].sum() / ideal)
+    for intf, share in sorted(shares.items(), key=lambda both: both[1]):
+        if share < _LEAST_SHARE:
+            link = fabric.link_of(intf)
+            label = fabric.direction(link.a if link.a.intf == intf else link.b)
+            yield f"{label} ({intf}) sent {share:.0%} of its rate while frames waited"

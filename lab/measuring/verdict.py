@@ -38,6 +38,12 @@ MAX_SWITCH_WAIT_SHARE_INVALID = 0.25
 # Sampling at 0.1 s cannot tell a shorter standstill from a round trip. A TCP retransmission timeout is 0.2 s at least.
 MAX_STALL_S = 0.5
 MAX_STEAL_SHARE = 0.02
+# Of the rate that was asked for, while there was something to send: what a pacer may be off, and what makes it no pacer.
+MAX_PACING_ERROR, MAX_PACING_ERROR_INVALID = 0.01, 0.05
+# NTP steers a clock by 500 ppm at most.
+MAX_CLOCK_DRIFT = 1e-3
+# The monitor wakes ten times a second: after so long without, nothing else may have run either.
+MAX_GAP_S = 1.0
 # Against the frame time: a sender this late has left its link idle for frames on end.
 MAX_LATENESS_FRAMES = 8.0
 # Measured / predicted: what the model knows (headers, shared links, latency) is in; a quarter more has another cause.
@@ -64,18 +70,20 @@ MAX_LOSS_SIGMAS = 4.0
 class Evidence:
     """What is known about one row. Shares are 0..1; None = was not or could not be observed.
 
-    diagnoses: what is wrong with the fabric or beside it, and where; wrong: wrong elements; controller_status: with which ours
-    ended, None = it runs or is not ours; stall_s: longest time in which no link moved a byte while sends were outstanding;
-    datapath_stopped_s: the switch process was stopped; sender_lateness_frames: p99 of how late sends left,
-    switch_queue_frames: median wait of frames for the switch thread, both in frame times; dropped_at_sockets: frames that a
-    transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links' queues, where a
-    congested fabric loses them; lossless_asked: they must not; data_bytes, lost_bytes: payload, and what of it never came;
-    resent_for_losses: segments that all losses can explain, None = one each; timeouts: of the
-    transport's retransmission timers; spread: what keeps its path; out_of_order: packets that others had overtaken;
-    segments: data frames that the plan sends; loss_asked: probability of a frame on each
-    link, impaired: what all links together did to frames on purpose; hop: of the impairment hop, hop_frames_per_s: what it
-    carries on a core of its own; delays_us: emulated, of the links that have one, shortest first; circuits: what they did,
-    None = there are none; planned_bytes, counted_bytes: by interface; links: interface -> direction text.
+    diagnoses: what is wrong with the fabric or beside it, and where; wrong: wrong elements; controller_status: with which
+    ours ended, None = it runs or is not ours; stall_s: longest time in which no link moved a byte while sends were
+    outstanding; clock_drift: of the clock that times are taken by; longest_gap_s: in which the monitor did not run;
+    idle_queues: links that sent less than their rate while frames waited; datapath_stopped_s: the switch process was stopped;
+    sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch thread, both
+    in frame times; dropped_at_sockets: frames that a transport in user space was too slow to take; datapath_drops in Open
+    vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; lossless_asked: they must not; pacing:
+    rate of paced senders over the one asked for, while they had something to send; data_bytes, lost_bytes: payload, and what
+    of it never came; resent_for_losses: segments that all losses can explain, None = one each; timeouts: of the transport's
+    retransmission timers; spread: what keeps its path; out_of_order: packets that others had overtaken; segments: data frames
+    that the plan sends; loss_asked: probability of a frame on each link, impaired: what all links together did to frames on
+    purpose; hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the
+    links that have one, shortest first; circuits: what they did, None = there are none; planned_bytes, counted_bytes: by
+    interface; links: interface -> direction text.
     """
 
     iterations_done: int
@@ -88,6 +96,9 @@ class Evidence:
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
     stall_s: float | None = None
+    clock_drift: float = 0.0
+    longest_gap_s: float = 0.0
+    idle_queues: tuple[str, ...] = ()
     controller_status: int | None = None
     datapath_stopped_s: float = 0.0
     retransmits: int = 0
@@ -98,6 +109,7 @@ class Evidence:
     dropped_at_sockets: int = 0
     queue_drops: int = 0
     lossless_asked: bool = False
+    pacing: float | None = None
     data_bytes: int = 0
     lost_bytes: int = 0
     frame_bytes: float = 0.0
@@ -209,6 +221,15 @@ def _lost_outside(e: Evidence) -> Iterator[str]:
         yield f"{e.hop.lost} frames lost inside the impairment hop{_hop_load(e.hop, e.hop_frames_per_s)}"
 
 
+def _not_paced(e: Evidence) -> Iterator[str]:
+    if e.pacing is not None and abs(e.pacing - 1) > MAX_PACING_ERROR_INVALID:
+        yield _pace(e.pacing)
+
+
+def _pace(pacing: float) -> str:
+    return f"senders kept {pacing:.3f} of the rate that was asked for"
+
+
 def _miscounted(e: Evidence) -> Iterator[str]:
     # What is lost and not sent again is on no link behind.
     if e.iterations_done < e.iterations_asked or e.lost_bytes:
@@ -288,8 +309,20 @@ def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
         dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
-        why = _congestion(e) if dropped_many else ": packets were reordered" if _is_reordered(e) else ", unexplained"
+        reordered = ": packets were reordered" if _is_reordered(e) else ""
+        why = _congestion(e) if dropped_many else _idle_queues(e) or reordered or ", unexplained"
         yield f"{ratio:.2f} times the predicted time{why}"
+
+
+def _idle_queues(e: Evidence) -> str:
+    return f": {', '.join(e.idle_queues[:MAX_NAMED])}" if e.idle_queues else ""
+
+
+def _clock(e: Evidence) -> Iterator[str]:
+    if e.clock_drift > MAX_CLOCK_DRIFT:
+        yield f"the clock was steered by {e.clock_drift:.2%} while it measured"
+    if e.longest_gap_s > MAX_GAP_S:
+        yield f"nothing was seen for {e.longest_gap_s:.1f} s: the machine was paused, or too busy to look"
 
 
 def _congestion(e: Evidence) -> str:
@@ -307,6 +340,11 @@ def _resent(e: Evidence) -> Iterator[str]:
     # What was sent into the dark is sent again, and what TCP takes for lost meanwhile with it.
     if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments and not (e.circuits_change or _is_reordered(e)):
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
+
+
+def _badly_paced(e: Evidence) -> Iterator[str]:
+    if e.pacing is not None and MAX_PACING_ERROR < abs(e.pacing - 1) <= MAX_PACING_ERROR_INVALID:
+        yield _pace(e.pacing)
 
 
 def _undelivered(e: Evidence) -> Iterator[str]:
@@ -376,12 +414,11 @@ _Check = Callable[[Evidence], Iterator[str]]
 _WRONG: tuple[_Check, ...] = (_not_as_asked, _nothing_done, _wrong)
 _INVALID: tuple[_Check, ...] = (
     _cpu_limited, _stood_still, _lost_outside, _miscounted, _too_fast,
-    _plan_given_up,
+    _plan_given_up, _not_paced,
 )  # fmt: skip
 _DEGRADED: tuple[_Check, ...] = (
-    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _undelivered, _not_lossless,
-    _timed_out,
-    _late_hop, _other_loss,
+    _interrupted, _uncontrolled, _quantised, _disturbed, _busy_switch, _late, _unexplained, _resent, _badly_paced,
+    _undelivered, _not_lossless, _timed_out, _clock, _late_hop, _other_loss,
     _dark_for_longer, _late_slices, _forgotten,
 )  # fmt: skip
 
@@ -390,6 +427,8 @@ _DEGRADED: tuple[_Check, ...] = (
 
 
 def _remarks(e: Evidence) -> Iterator[str]:
+    if e.pacing is not None and abs(e.pacing - 1) <= MAX_PACING_ERROR:
+        yield _pace(e.pacing)
     if e.loss_asked:
         yield (
             f"links lost {e.impaired.lost} of {e.impaired.seen} frames as asked ({e.loss_asked * e.impaired.seen:.0f} expected), "

@@ -70,13 +70,13 @@ class Experiment:
     'goal:FILE', in a collective's place; channels: connections between two ranks that share the buffer; slice_bytes: of a
     message, at most, in one slice of the largest size's, None = whole messages; congestion_control: None = the transport's
     own; of RoCEv2: qps, queue pairs of a connection; path_mtu, payload of a packet, None = the largest that fits;
-    ack_timeout_us, None = what full queues take; lossless, 'credits' = no more packets under way than the queues hold, None =
-    a window; spread: what keeps its source port on the wire, over `entropy` ports, a flowlet until a pause of flowlet_gap_us;
-    controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical switches, None = the circuits'
-    defaults; helpers_at: the switches of the reducers or parameter servers that the algorithm needs, () = chosen from the
-    fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None
-    = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it;
-    scale: None = chosen to fit the machine and time_limit_s.
+    rate_limit_mbps, of each queue pair, None = its link's; ack_timeout_us, None = what full queues take; lossless, 'credits'
+    = no more packets under way than the queues hold, None = a window; spread: what keeps its source port on the wire, over
+    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark,
+    in_the_dark: of optical switches, None = the circuits' defaults; helpers_at: the switches of the reducers or parameter
+    servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of
+    a reducer times those that it speaks to; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests'
+    `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of Training and Stragglers;
@@ -113,6 +113,7 @@ class Experiment:
     spread: str = UNITS[0]
     entropy: int = 64
     flowlet_gap_us: float = 50.0
+    rate_limit_mbps: float | None = None
     ack_timeout_us: float | None = None
     lossless: str | None = None
     placement: str = "contiguous"
@@ -347,6 +348,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "spread", _choice(UNITS)),
         _setting("traffic", "entropy", whole_number(2, MAX_ENTROPY)),
         _setting("traffic", "flowlet_gap", _quantity(parse_duration_us), "flowlet_gap_us"),
+        _setting("traffic", "rate_limit", _quantity(parse_rate_mbps), "rate_limit_mbps"),
         _setting("traffic", "ack_timeout", _quantity(parse_duration_us), "ack_timeout_us"),
         _setting("traffic", "lossless", _choice(LOSSLESS)),
         _setting("traffic", "placement", _choice(PLACEMENTS)),

@@ -114,6 +114,10 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
         return Forecast(
             planned, emulated, unknown="with --spread flowlet paths follow pauses, which nobody knows before"
         )
+    if planned.experiment.rate_limit_mbps is not None:
+        return Forecast(
+            planned, emulated, unknown="--rate-limit holds senders back, the model knows the links' rates alone"
+        )
     if planned.circuits and len(planned.circuits.slices) > 1:
         return Forecast(planned, emulated, unknown="circuits change while it runs")
     chosen = routing(planned, emulated)

@@ -32,7 +32,7 @@ TCP_CONGESTION_CONTROLS = ("cubic", "reno", "dctcp", "bbr")
 _CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN), UDP: (NONE,)}
 _NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
-_OF_ROCEV2 = ("qps", "path_mtu", "reliability", "ack_timeout_us", "lossless")
+_OF_ROCEV2 = ("qps", "path_mtu", "reliability", "rate_limit_mbps", "ack_timeout_us", "lossless")
 _OF_SPREAD = ("spread", "entropy", "flowlet_gap_us")
 # Of the time that full queues take: on a busy machine this process answers late.
 _SPARE = 4
@@ -69,6 +69,10 @@ def require_possible(e: Experiment, line_rate_mbps: float) -> None:
     name, constants = _congestion_control(e)
     if name == DCQCN:
         _dcqcn(e, constants, line_rate_mbps)
+        if e.rate_limit_mbps is not None:
+            raise LabError(
+                "--rate-limit is not for --congestion-control dcqcn, which chooses the rate: leave one of them out"
+            )
     if name in _NEED_MARKS and e.ecn_threshold_us is None:
         raise LabError(
             f"--congestion-control {name} waits for marks, and no link marks: add --ecn-threshold, such as 50us"
@@ -86,6 +90,7 @@ def options(e: Experiment, scale: Scale, line_rate_mbps: float, shapes: Iterable
         "reliability": replace(reliability(e), timeout_ns=ack_timeout_ns(e, scale, shapes)),
         "dcqcn": _emulated(_dcqcn(e, constants, line_rate_mbps), scale) if name == DCQCN else None,
         "spread": _spread(e, scale),
+        "rate_mbps": None if e.rate_limit_mbps is None else e.rate_limit_mbps / scale.rate_scale,
         **plan_options(e),
     }
 
@@ -165,7 +170,7 @@ def resent_for(e: Experiment, lost: int, timeouts: int) -> int:
 
 
 def _option(field: str) -> str:
-    return "--" + field.removesuffix("_us").replace("_", "-")
+    return "--" + field.removesuffix("_us").removesuffix("_mbps").replace("_", "-")
 
 
 def _require_fit(e: Experiment) -> None:

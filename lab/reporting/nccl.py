@@ -116,6 +116,8 @@ def _rocev2(machine: Mapping[str, Any]) -> Iterator[str]:
             f"RoCEv2: {qps} queue pair{'s' * (qps != '1')} per connection, path MTU {path_mtu}, {recovery}, "
             f"congestion control {control}, spread by {spread}"
         )
+        if (lossless := machine.get("rocev2_lossless", "none")) != "none":
+            yield f"lossless by {lossless}"
 
 
 def _tcp_spread(machine: Mapping[str, Any]) -> Iterator[str]:

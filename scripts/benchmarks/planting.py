@@ -72,7 +72,8 @@ def dark_rules(ocs: str, source: str) -> None:
 
 
 def hog() -> None:
-    """Spins until it is ended; who it is stands on its first line."""
+    """Spins until it is ended, as important as any process; who it is stands on its first line."""
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
     print(os.getpid(), flush=True)
     while True:
         pass

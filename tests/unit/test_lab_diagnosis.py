@@ -56,7 +56,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
         shaping=list(findings("leaf1-eth2", ASKED, held)),
         links=[LinkUse("leaf1-eth2", sent=1000, swallowed=2, excess=1.0)],
         hosts=[HostUse("h1")],
-        circuits=[CircuitUse("ocs1", "leaf1:2", "leaf2:2", 1_000_000, 1_000_000, None)],
+        circuits=[CircuitUse("ocs1", "leaf1:2", "leaf2:2", 1_000, 999, None)],
         ranks=[RankUse(0, "h1", 0.3, 0.0), RankUse(1, "h2", 0.32, 0.0)],
         other_cores=0.3,
     )
@@ -136,9 +136,9 @@ def test_packets_that_a_host_loses() -> None:
 
 
 def test_a_circuit_without_light() -> None:
-    dark = CircuitUse("ocs1", "leaf1:2", "leaf2:2", 140_000, 0, 1.25)
+    dark = CircuitUse("ocs1", "leaf1:2", "leaf2:2", 14, 0, 1.25)
     (found,) = diagnose(Tables(FABRIC, wired(), circuits=[dark]))
-    assert str(found) == "dark circuit leaf1:2->leaf2:2: 140,000 bytes went into ocs1 after 1.2 s, 0 came out"
+    assert str(found) == "dark circuit leaf1:2->leaf2:2: 14 frames went into ocs1 after 1.2 s, 0 came out"
 
 
 def test_a_link_without_carrier() -> None:

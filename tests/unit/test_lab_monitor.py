@@ -51,16 +51,17 @@ def test_too_few_samples_say_nothing_about_the_switch() -> None:
 
 
 def test_too_much_for_a_rate_is_seen_even_by_a_late_sampler() -> None:
-    """10 Mbyte/s and a burst of 100 kB allow 1.1 Mbyte in 0.1 s. Asked for 50 ms before it was there, a sample may tell
-    of 0.15 s, and 1.6 Mbyte: the first link's 1.5 are right, the second's 3.3 are not, whenever they were sent."""
+    """10 Mbyte/s and a burst of 100 kB allow 5.1 Mbyte in 0.5 s. Asked for 50 ms before they were there, two samples may tell of
+    0.55 s and 5.6 Mbyte: the first link's 5.5 are right, the second's 15 are not, whenever they were sent."""
+    at = [i * 0.1 for i in range(6)]
     seen = replace(
-        window([0.0, 0.1, 0.2], [0, 3_300_000, 4_300_000], [0] * 3),
-        began_s=np.array([-0.05, 0.05, 0.15]),
-        bytes_sent=np.array([[0, 0], [1_500_000, 3_300_000], [2_000_000, 4_300_000]]),
+        window(at, [0] * 6, [0] * 6),
+        began_s=np.array(at) - 0.05,
+        bytes_sent=np.array([[i * 1_100_000, i * 3_000_000] for i in range(6)]),
     )
     worst, speed = seen.excess(np.full(2, 1e7), np.full(2, 1e5))
-    assert worst[0] == pytest.approx(1.5 / 1.6)
-    assert worst[1] == pytest.approx(3.3 / 1.6) and speed[1] == pytest.approx(3.3e6 / 0.15)
+    assert worst.tolist() == pytest.approx([5.5 / 5.6, 15 / 5.6])
+    assert speed[1] == pytest.approx(15e6 / 0.55)
 
 
 def test_what_was_not_asked_of_the_switch_is_no_empty_queue() -> None:

@@ -204,3 +204,6 @@ def test_the_preamble_says_how_rocev2_sends() -> None:
     assert (
         "# RoCEv2: 4 queue pairs per connection, path MTU 1024, selective repeat, congestion control dcqcn, spread by packet"
     ) in nccl.preamble(made)
+    assert not any("lossless" in line for line in nccl.preamble(made))
+    made.machine = {**made.machine, "rocev2_lossless": "end-to-end credits in place of PFC, 9 to 33 packets each"}
+    assert "# lossless by end-to-end credits in place of PFC, 9 to 33 packets each" in nccl.preamble(made)

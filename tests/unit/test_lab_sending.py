@@ -84,6 +84,10 @@ def test_dcqcn_is_scaled_as_links_sizes_and_times_are() -> None:
     assert p.cnp_interval_ns == 500_000
 
 
+def test_a_rate_limit_is_divided_as_links_are() -> None:
+    assert sent(Scale(8000, 64), rate_limit="40Gbit")["rate_mbps"] == 5
+
+
 def test_a_packet_is_sent_again_after_a_time_of_the_hardwares() -> None:
     """x 125: asked for 3 ms it is 375 ms; unasked 4.096 us x 2^11 = 8.4 ms are 1.05 s here, where 0.52 s would be too short."""
     asked, unasked = (sent(Scale(8000, 64), **s)["reliability"].timeout_ns for s in ({"ack_timeout": "3ms"}, {}))
@@ -230,6 +234,18 @@ _CONSTANTS = (
                 "--congestion-control dcqcn: min_rate: rate '-3Mbit' is not a positive number with a unit: write it like "
                 "400Gbit or 50Mbit"
             ),
+        ),
+        (
+            {"rate_limit": "10Gbit", "congestion_control": "dcqcn", "ecn_threshold": "50us"},
+            "--rate-limit is not for --congestion-control dcqcn, which chooses the rate: leave one of them out",
+        ),
+        (
+            {"rate_limit": "-10Gbit"},
+            "--rate-limit: rate '-10Gbit' is not a positive number with a unit: write it like 400Gbit or 50Mbit",
+        ),
+        (
+            {"rate_limit": "10Gbit", "transport": "udp"},
+            "--rate-limit is not for udp: use it with --transport rocev2",
         ),
         (
             {"ack_timeout": "0us"},

@@ -184,6 +184,16 @@ def test_a_steps_forms_say_the_same(tmp_path: Path) -> None:
         assert found.is_step and found.time_s == pytest.approx(0.04)
 
 
+def test_a_row_of_which_data_was_lost_is_not_compared_whatever_holds_it(tmp_path: Path) -> None:
+    lost = row(algbw_gbytes_s=math.nan, busbw_gbytes_s=math.nan, wrong=None, delivered=0.9, transport="udp")
+    results.write(tmp_path, run := record(lost))
+    texts = (*((tmp_path / name).read_text() for name in ("results.csv", "nccl.json")), nccl.table(run))
+    for text in texts:
+        (found,) = parse(text, "x").rows.values()
+        assert not found.is_valid and "of the data came" in found.note
+    assert parse(texts[0], "x").rows[2**30].note == "90.00% of the data came"
+
+
 def test_a_truncated_csv_row_is_left_out_and_said() -> None:
     whole = results.csv_text([row(), row(size_bytes=2**29)])
     source = parse(whole[: whole.rindex("ring")], "a")

@@ -72,6 +72,9 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"measured_to_predicted": 1.9, "queue_drops": 3220, "retransmits": 8822, "resent_for_losses": 9000},
             "1.90 times the predicted time: full queues dropped 3,220 frames, 8,822 segments were sent again",
         ),
+        ("ok", {"pacing": 0.996}, "senders kept 0.996 of the rate that was asked for"),
+        ("degraded", {"pacing": 0.96}, "senders kept 0.960 of the rate that was asked for"),
+        ("invalid", {"pacing": 0.7}, "senders kept 0.700 of the rate that was asked for"),
         (
             "degraded",
             {"lossless_asked": True, "queue_drops": 7, "resent_for_losses": 640},
