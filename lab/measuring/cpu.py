@@ -20,7 +20,7 @@ SWITCH, CONTROLLER, REPLAY, HOP, RANKS, STRANGERS = "switch", "controller", "rep
 SAMPLED = (SWITCH, CONTROLLER, REPLAY, HOP)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _INIT_PID = 1
-_OTHER_LABS, _OF_THE_KERNEL = "other labs", "kernel"
+OTHER_LABS, _OF_THE_KERNEL = "other labs", "kernel"
 # Parents of the kernel's own threads: kthreadd, and of that nobody.
 _KERNEL = (0, 2)
 
@@ -36,7 +36,7 @@ class Process(NamedTuple):
 
 
 class _Account(NamedTuple):
-    """owner: a component of the lab, STRANGERS or _OTHER_LABS."""
+    """owner: a component of the lab, STRANGERS or OTHER_LABS."""
 
     owner: str
     name: str
@@ -121,7 +121,7 @@ class Accounts:
         """What the kernel does for itself it does for the labs, as far as anybody can tell: it is no stranger."""
         if p.parent in _KERNEL:
             return _OF_THE_KERNEL
-        return _OTHER_LABS if in_lab or p.name in self._lab_names else STRANGERS
+        return OTHER_LABS if in_lab or p.name in self._lab_names else STRANGERS
 
 
 def sampled(roles: Mapping[int, str]) -> tuple[float, ...]:

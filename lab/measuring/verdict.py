@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parallel_uplinks
-from lab.measuring.diagnosis import Diagnosis
+from lab.measuring.diagnosis import MAX_OTHER_CORES, Diagnosis
 from lab.planning.scale import MIN_FRAMES_PER_STEP
 from lab.rows import CircuitTotal, Level
 from topologies import Fabric, Port
@@ -70,17 +70,17 @@ class Evidence:
 
     diagnoses: what is wrong with the fabric or beside it, and where; wrong: wrong elements; controller_status: with which
     ours ended, None = it runs or is not ours; stall_s: longest time in which no link moved a byte while sends were
-    outstanding; clock_drift: of the clock that times are taken by; longest_gap_s: in which the monitor did not run;
-    idle_queues: links that sent less than their rate while frames waited; datapath_stopped_s: the switch process was stopped;
-    sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames for the switch thread, both
-    in frame times; dropped_at_sockets: frames that a transport in user space was too slow to take; datapath_drops in Open
-    vSwitch; queue_drops: in the links' queues, where a congested fabric loses them; lossless_asked: they must not;
-    data_bytes, lost_bytes: payload, and what of it never came; resent_for_losses: segments that all losses can explain, None
-    = one each; timeouts: of the transport's retransmission timers; segments: data frames that the plan sends; loss_asked:
-    probability of a frame on each link, impaired: what all links together did to frames on purpose; hop: of the impairment
-    hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one, shortest
-    first; circuits: what they did, None = there are none; planned_bytes, counted_bytes: by interface; links: interface ->
-    direction text.
+    outstanding; other_labs_cores: that they used; clock_drift: of the clock that times are taken by; longest_gap_s: in which
+    the monitor did not run; idle_queues: links that sent less than their rate while frames waited; datapath_stopped_s: the
+    switch process was stopped; sender_lateness_frames: p99 of how late sends left, switch_queue_frames: median wait of frames
+    for the switch thread, both in frame times; dropped_at_sockets: frames that a transport in user space was too slow to
+    take; datapath_drops in Open vSwitch; queue_drops: in the links' queues, where a congested fabric loses them;
+    lossless_asked: they must not; data_bytes, lost_bytes: payload, and what of it never came; resent_for_losses: segments
+    that all losses can explain, None = one each; timeouts: of the transport's retransmission timers; segments: data frames
+    that the plan sends; loss_asked: probability of a frame on each link, impaired: what all links together did to frames on
+    purpose; hop: of the impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the
+    links that have one, shortest first; circuits: what they did, None = there are none; planned_bytes, counted_bytes: by
+    interface; links: interface -> direction text.
     """
 
     iterations_done: int
@@ -90,6 +90,7 @@ class Evidence:
     idle_share: float | None = None
     switch_queue_frames: float | None = None
     switch_wait_share: float | None = None
+    other_labs_cores: float = 0.0
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
     stall_s: float | None = None
@@ -186,13 +187,18 @@ def _not_as_asked(e: Evidence) -> Iterator[str]:
 def _cpu_limited(e: Evidence) -> Iterator[str]:
     queue = e.switch_queue_frames
     if queue is not None and queue > MAX_SWITCH_QUEUE_FRAMES_INVALID:
-        yield f"CPU-limited: {_waited(queue)}"
+        yield f"CPU-limited: {_waited(queue)}{_beside_labs(e)}"
     if e.is_unharmed:
         return
     if e.idle_share is not None and e.idle_share < MIN_IDLE_SHARE:
-        yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least"
+        yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least{_beside_labs(e)}"
     if e.switch_wait_share is not None and e.switch_wait_share > MAX_SWITCH_WAIT_SHARE_INVALID:
         yield f"CPU-limited: the switch thread waited for a core {e.switch_wait_share:.0%} of the time"
+
+
+def _beside_labs(e: Evidence) -> str:
+    """Labs know of each other and divide the machine: that is no disturbance, but it may be too much for it."""
+    return f", other labs used {e.other_labs_cores:.1f} cores" if e.other_labs_cores > MAX_OTHER_CORES else ""
 
 
 def _stood_still(e: Evidence) -> Iterator[str]:
