@@ -110,6 +110,7 @@ def diagnosed(
             ranks=ranks,
             other_cores=window.other_cores if other_cores is None else other_cores,
             strangers=window.strangers,
+            idle_share=window.idle_share,
         )
     )
 

@@ -114,8 +114,9 @@ def test_a_process_that_hogs_a_core(tmp_path: Path) -> None:
         hog.kill()
         hog.wait()
     assert row["verdict"] != "ok"
-    assert row["reason"].startswith("CPU hog ")
-    assert re.search(r"other processes used \d+\.\d cores: \S+ \(\d+\)", row["reason"]), row["reason"]
+    # Where other labs leave it next to nothing, they are the ones to name.
+    named = r"^CPU hog .*other processes used \d+\.\d cores: \S+ \(\d+\)"
+    assert re.search(rf"{named}|other labs used \d+\.\d cores", row["reason"]), row["reason"]
 
 
 def test_a_fabric_faster_than_the_machine(tmp_path: Path) -> None:
