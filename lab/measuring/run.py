@@ -17,7 +17,7 @@ from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes
 from lab.machine.bringup import Lab, lab_up
-from lab.machine.sandbox import INIT_NAME, Terminated, host_processes
+from lab.machine.sandbox import COMMAND_NAME, INIT_NAME, Terminated, host_processes
 from lab.measuring import cpu
 from lab.measuring.capturing import capturing
 from lab.measuring.live import View, live
@@ -40,6 +40,7 @@ from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
 from topologies.link_sampler import LinkSampler
+from topologies.tcp import Tcp
 from traffic import TRANSPORTS
 from traffic.transport import Transport
 
@@ -72,7 +73,8 @@ def run(
         capturing(lab, points, folder),
         watched(lab) as monitor,
     ):
-        record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
+        found = {"datapath": lab.datapath, **delays(plan, lab), **spread(plan, scale), **transport.settings()}
+        record.machine = {**record.machine, **found}
         if output == "table":
             terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
         of_all = len(plan.sizes(scale)) * plan.experiment.iterations * (2 if plan.experiment.in_place else 1)
@@ -188,7 +190,7 @@ def lab_of(
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
-        congestion_control=sending.tcp_congestion_control(e),
+        tcp=Tcp(sending.tcp_congestion_control(e), sending.spread_by_hosts(e, scale)),
         impairments=site.impairments(scale),
         progress=progress,
     )
@@ -201,6 +203,15 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
     if not lab.net.uses_hop:
         return {"delays": "netem"}
     return {"delays": "impairment hop", "hop_frames_per_s": lab.hop_frames_per_s}
+
+
+def spread(site: Site, scale: Scale) -> dict[str, Any]:
+    """What the hosts' programs do to TCP's packets, for the manifest."""
+    asked = sending.spread_by_hosts(site.experiment, scale)
+    if asked.unit == "flow":
+        return {}
+    gap = {"tcp_flowlet_gap_ns": asked.gap_ns} if asked.unit == "flowlet" else {}
+    return {"tcp_spread": asked.unit, "tcp_entropy": asked.entropy, **gap}
 
 
 @contextmanager
@@ -225,7 +236,7 @@ def watched(lab: Lab) -> Iterator[Monitor]:
         roles[lab.controller.pid] = cpu.CONTROLLER
     if hop := lab.net.hop_pid:
         roles[hop] = cpu.HOP
-    accounts = cpu.Accounts(roles, host_processes(), INIT_NAME)
+    accounts = cpu.Accounts(roles, host_processes(), (INIT_NAME, COMMAND_NAME))
     with (
         closing(LinkSampler(lab.fabric)) as links,
         closing(Monitor(links, switch_intfs, lab.daemons.switch_pid, roles, accounts)) as monitor,

@@ -219,6 +219,13 @@ def test_a_link_that_was_not_as_asked_is_named_before_what_follows_from_it() -> 
     assert [r.split(" ")[0] for r in verdict.reasons] == ["unshaped", "wrong", "CPU", "faster"]
 
 
+def test_other_labs_are_named_where_the_machine_was_too_small_for_all() -> None:
+    beside = FINE | {"idle_share": 0.0, "measured_to_predicted": 1.13, "other_labs_cores": 1.24}
+    assert judge(Evidence(**beside)).reason == (
+        "CPU-limited: the machine was 0.0% idle, 5% is the least, other labs used 1.2 cores"
+    )
+
+
 def test_four_links_that_were_not_as_asked_are_three_and_a_number() -> None:
     verdict = judge(Evidence(**(FINE | {"diagnoses": (UNSHAPED,) * 4})))
     assert verdict.reasons[3:] == ("and 1 more links or circuits that were not as asked",)
@@ -263,6 +270,21 @@ def test_uneven_few_flows_are_explained_not_blamed() -> None:
         "leaf1: 1 flow on 4 links, MMR 4.00, as chance gives (expected 4.00, 95 % in 4.00 to 4.00)"
     ]
     assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)
+
+
+def test_packets_that_overtook_each_other_as_was_asked_are_a_result() -> None:
+    """Without --spread the same is segments sent again for no reason, and a time that nothing explains."""
+    reordered = FINE | {"retransmits": 500, "out_of_order": 700, "spread": "packet"}
+    seen = judge(Evidence(**reordered))
+    assert seen.level == "ok"
+    assert seen.reasons == (
+        "spread by packet, packets overtook each other: 700 came out of order, 500 segments were sent again",
+    )
+    slow = judge(Evidence(**(reordered | {"measured_to_predicted": 1.5})))
+    assert (slow.level, slow.reasons[0]) == ("degraded", "1.50 times the predicted time: packets were reordered")
+    asked_for_none = judge(Evidence(**(reordered | {"spread": "flow", "measured_to_predicted": 1.5})))
+    assert asked_for_none.reasons[0] == "1.50 times the predicted time, unexplained"
+    assert "sent again that no link had lost" in asked_for_none.reasons[1]
 
 
 def test_what_congested_links_drop_is_a_result() -> None:
