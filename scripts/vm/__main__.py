@@ -9,8 +9,10 @@ from vm import debian, guest, image
 from vm.box import make_box
 
 # -v: on an emulated CPU each takes a while, in which something should be seen.
-_TESTS = ("env", "VM_TEST=1", ".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "-v", "-rP")
-_TESTS += ("-o", "faulthandler_timeout=900", "tests/vm")
+_TESTS = (
+    *("env", "VM_TEST=1", ".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "-v", "-rP"),
+    *("-o", "faulthandler_timeout=900", "tests/vm"),
+)
 
 
 def main() -> int:
