@@ -19,6 +19,7 @@ from controller.circuits.schedulers import SCHEDULERS
 from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes
+from lab.planning import values
 from lab.planning.experiment import (
     ADDRESSING,
     IN_THE_DARK,
@@ -29,9 +30,6 @@ from lab.planning.experiment import (
     SETTINGS,
     Experiment,
     load,
-    parse_mtu,
-    seconds,
-    whole_number,
 )
 from lab.planning.sending import TCP_CONGESTION_CONTROLS
 from lab.planning.workload import Stragglers
@@ -40,10 +38,10 @@ from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
+from topologies.spread import UNITS
 from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 from traffic.formats import FORMATS, WRITERS
 from traffic.rocev2.opcodes import PATH_MTUS
-from traffic.rocev2.spread import UNITS
 from traffic.workloads.models import MODELS
 from traffic.workloads.training import Training
 
@@ -80,9 +78,10 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "qps": ((), "N", "of rocev2: queue pairs of a connection, among which each message is divided"),
     "path_mtu": ((), "BYTES", f"of rocev2: payload of a packet: {', '.join(map(str, PATH_MTUS))} (default: the largest)"),
     "reliability": ((), "NAME", f"of rocev2: {' or '.join(RELIABILITIES)} repeat"),
-    "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
+    "spread": ((), "UNIT", f"{', '.join(UNITS)}: what keeps its source port, and so its path (tcp: by eBPF at hosts)"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
+    "rate_limit": ((), "RATE", "of rocev2: at which each queue pair sends at most, in hardware units; what it reached is said"),
     "ack_timeout": ((), "TIME", "of rocev2: until packets without acknowledgement are sent again (default: above full queues)"),
     "lossless": ((), "NAME", f"of rocev2: {', '.join(LOSSLESS)}, end to end, in place of PFC: no more is sent than queues hold"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
@@ -205,9 +204,21 @@ def _experiment_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
+    parser.add_argument(
+        "--pcap",
+        metavar="HOST[,A->B...]",
+        help="capture at these hosts and links: <interface>.pcapng in the results folder",
+    )
     parser.add_argument("--out", metavar="DIR", help="results folder (default: results/<date>-<topology>-<collective>)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON instead of the table")
     parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE.pcapng", help="of --pcap, or any; several points are put together"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _describe_options(parser: argparse.ArgumentParser) -> None:
@@ -302,7 +313,9 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="./FILE.py or ./FILE.py:NAME: a topology or a routing policy of your own")
+    parser.add_argument(
+        "file", help="./FILE.py or ./FILE.py:NAME: a topology, policy or scheduler of your own; or a lab's answers.toml"
+    )
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
@@ -319,6 +332,18 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--routing", metavar="NAME", help="if not its own: ecmp")
     group.add_argument("--algorithm", metavar="NAME", help="that ran, where the output does not say")
     group.add_argument("--ranks", metavar="N", help="where the output does not say")
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="a results folder")
+
+
+def _bmwg_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("procedures", nargs="*", metavar="NAME", help="of --list, or all")
+    parser.add_argument("--list", action="store_true", help="show them with the time that they take, and those not run")
+    parser.add_argument(
+        "--out", metavar="DIR", help="results and report (default: results/bmwg); what is valid there stays"
+    )
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -340,9 +365,11 @@ def _run(arguments: Arguments) -> int:
 
     asked = _experiment(arguments)
     if algorithms.are_several(asked):
+        if arguments.pcap is not None:
+            raise LabError("--pcap is for one algorithm: name one with --algorithm")
         return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
     output: Output = "json" if arguments.json else "table"
-    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish, pcap=arguments.pcap)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -357,7 +384,7 @@ def _exec(arguments: Arguments) -> int:
 
     if not arguments.program:
         raise LabError("no program to run: write it behind --, as in `exec --topology spine-leaf -- python3 train.py`")
-    timeout_s = None if arguments.timeout is None else seconds("--timeout", arguments.timeout)
+    timeout_s = None if arguments.timeout is None else values.seconds("--timeout", arguments.timeout)
     job = Job(tuple(arguments.program), arguments.mpi, timeout_s)
     return launch.execute(_experiment(arguments), job, out=arguments.out, publish=arguments.publish)
 
@@ -371,11 +398,10 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab.commands import algorithms
-    from lab.planning import forecast
+    from lab.commands import algorithms, predicting
 
     asked = _experiment(arguments)
-    show = algorithms.predict if algorithms.are_several(asked) else forecast.show
+    show = algorithms.predict if algorithms.are_several(asked) else predicting.show
     show(asked, as_json=arguments.json)
     return 0
 
@@ -402,7 +428,7 @@ def _sweep(arguments: Arguments) -> int:
         if not arguments.dask:
             probes.require_root()
         folder = Path(arguments.out or Path("results") / f"sweep-{Path(file).stem}").expanduser().resolve()
-        at_a_time = whole_number(1, 64)("--parallel", arguments.parallel)
+        at_a_time = values.between(1, 64)("--parallel", arguments.parallel)
         table, status = sweep.run(grid, folder, at_a_time=at_a_time, dask=arguments.dask)
         terminal.warn(f"results: {folder}")
     if arguments.json:
@@ -415,7 +441,7 @@ def _sweep(arguments: Arguments) -> int:
 def _doctor(arguments: Arguments) -> int:
     from lab.machine import doctor
 
-    return doctor.examine(mtu=parse_mtu("--mtu", arguments.mtu), again=arguments.again)
+    return doctor.examine(mtu=values.parse_mtu("--mtu", arguments.mtu), again=arguments.again)
 
 
 def _ps(arguments: Arguments) -> int:
@@ -449,10 +475,32 @@ def _check(arguments: Arguments) -> int:
     return check.check_file(arguments.file)
 
 
+def _inspect(arguments: Arguments) -> int:
+    from lab.commands import inspecting
+
+    inspecting.show(arguments.files, as_json=arguments.json)
+    return 0
+
+
 def _compare(arguments: Arguments) -> int:
     from lab.commands import compare
 
     return compare.run(arguments)
+
+
+def _report(arguments: Arguments) -> int:
+    from lab.reporting import results
+
+    print(results.write_report(Path(arguments.folder)))
+    return 0
+
+
+def _bmwg(arguments: Arguments) -> int:
+    from lab.commands import bmwg
+
+    if arguments.list or not arguments.procedures:
+        return bmwg.show()
+    return bmwg.run(arguments.procedures, out=arguments.out)
 
 
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
@@ -461,6 +509,7 @@ COMMANDS: dict[str, Command] = {
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
     "sweep": (_sweep, _sweep_options, "every combination of a file's [grid], in one table; needs root"),
+    "bmwg": (_bmwg, _bmwg_options, "procedures of the IETF BMWG drafts on AI fabrics, and their report; needs root"),
     "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
@@ -468,7 +517,9 @@ COMMANDS: dict[str, Command] = {
     "ps": (_ps, _no_options, "list running labs; needs root"),
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
-    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
+    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested; a lab's answers"),
+    "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
+    "report": (_report, _report_options, "make a results folder's report.html again"),
     "compare": (
         _compare,
         _compare_options,

@@ -20,6 +20,8 @@ DATAPATHS = {
     "system": "kernel datapath",
     "netdev": "userspace datapath (this kernel has no openvswitch module)",
 }
+# How the note begins that says why there is none.
+NO_PREDICTION = "no prediction: "
 # What a run shows on standard output.
 Output = Literal["table", "json", "nothing"]
 Level = Literal["ok", "degraded", "invalid"]
@@ -41,9 +43,9 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
-    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py). delivered: share of the data that came;
-    where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that came to links that mark, and
-    those marked, over all such links.
+    out_of_order: as the transport's receivers count it; naks, cnps, timeouts: as RoCEv2 does (traffic/transport.py). delivered:
+    share of the data that came; where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that
+    came to links that mark, and those marked, over all such links. sustained: of a traffic pattern, as Goodput has it.
     """
 
     fabric: str
@@ -93,6 +95,7 @@ class RowResult:
     delivered: float = 1.0
     ecn_seen: int = 0
     ecn_marked: int = 0
+    sustained: float = math.nan
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})
@@ -187,6 +190,60 @@ class LinkTotal:
     utilisation: float
 
 
+LINK_TOTAL_COLUMNS = tuple(f.name for f in fields(LinkTotal))
+
+
+@dataclass(frozen=True)
+class GroupBalance:
+    """How evenly one switch's parallel uplinks were used during one row's timed iterations.
+
+    stage: of the network, counted from the accelerators: 1 = their switches; flows: the plan's, that leave through these links
+    (0 where no path is known); mmr, jfi: of the bytes counted; the others: what `flows` equal flows give when each is hashed
+    by itself onto `links` equal links, mean and central 95 % (nan without flows).
+    """
+
+    size_bytes: int
+    stage: int
+    switch: str
+    links: int
+    flows: int
+    bytes_sent: int
+    mmr: float
+    jfi: float
+    mmr_expected: float
+    mmr_low: float
+    mmr_high: float
+    jfi_expected: float
+    jfi_low: float
+    jfi_high: float
+
+
+BALANCE_COLUMNS = tuple(f.name for f in fields(GroupBalance))
+
+# What a rank does: `send` and `receive` while a message of its own, or to it, is under way; `wait` = none of the others.
+SPAN_KINDS = ("compute", "send", "receive", "wait")
+
+
+@dataclass(frozen=True)
+class RankSpans:
+    """One iteration of one row, rank by rank; hardware times since its start.
+
+    rank, kind: (spans,) int, places in SPAN_KINDS; begin_s, end_s: (spans,). resolution_s: shorter gaps within one kind are
+    left out, so that a long schedule's spans stay few. `wait` ends with the rank's last operation.
+    """
+
+    size_bytes: int
+    iteration: int
+    resolution_s: float
+    rank: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    begin_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+
+
+SPAN_COLUMNS = ("size_bytes", "iteration", "resolution_s", "rank", "kind", "begin_s", "end_s")
+
+
 @dataclass(frozen=True)
 class CircuitRecord:
     """One way of a circuit while it was up, as far as that was within a row's timed iterations; all emulated.
@@ -262,6 +319,8 @@ class RunRecord:
     iterations: list[IterationRecord] = field(default_factory=list)
     links: list[LinkSamples] = field(default_factory=list)
     link_totals: list[LinkTotal] = field(default_factory=list)
+    balance: list[GroupBalance] = field(default_factory=list)
+    spans: list[RankSpans] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     circuits: list[CircuitRecord] = field(default_factory=list)
     circuit_totals: list[CircuitTotal] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """What people's scripts read in a results folder: its files, and the columns of its rows in the design's order."""
 
 FILES = {
-    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "cpu.parquet", "nccl.json",
-    "report.html",
+    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "link_totals.parquet",
+    "cpu.parquet", "balance.parquet", "spans.parquet", "nccl.json", "report.html",
 }  # fmt: skip
 COLUMNS = [
     "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
@@ -12,4 +12,5 @@ COLUMNS = [
     "bubble", "parallel_efficiency", "mfu", "out_of_order", "naks", "cnps", "timeouts",
     "delivered",
     "ecn_seen", "ecn_marked",
+    "sustained",
 ]  # fmt: skip

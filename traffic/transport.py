@@ -57,7 +57,7 @@ class TransportCounters:
 
     dropped_host: frames that came to a full socket of their host; out_of_order: packets that came before one that was sent
     earlier; naks, cnps: that came back to senders; timeouts: of retransmission timers; lost_bytes: of the data that never came,
-    where nobody sends it again.
+    where nobody sends it again; paced_ns, pacing_took_ns: what the frames of paced senders should have taken, and took.
     """
 
     retransmits: int
@@ -68,6 +68,8 @@ class TransportCounters:
     cnps: int = 0
     timeouts: int = 0
     lost_bytes: int = 0
+    paced_ns: int = 0
+    pacing_took_ns: int = 0
 
     def __add__(self, other: "TransportCounters") -> "TransportCounters":
         return TransportCounters(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import traffic
 from lab import terminal
+from lab.commands import predicting
 from lab.errors import LabError
-from lab.planning import forecast
 from lab.planning.experiment import Experiment
 from lab.planning.plan import Plan, plan
 from lab.planning.reach import FORWARDING
@@ -95,7 +95,7 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
 
 def predict(experiment: Experiment, *, as_json: bool) -> None:
     plans, left_out = each(experiment)
-    rows = [{"algorithm": one.experiment.algorithm, **row} for one in plans for row in forecast.rows(one)]
+    rows = [{"algorithm": one.experiment.algorithm, **row} for one in plans for row in predicting.rows(one)]
     if as_json:
         terminal.show(json.dumps(rows))
         return
@@ -145,10 +145,10 @@ def _number(text: object) -> float:
 
 def _typed(name: str, text: str) -> object:
     """A column's value as `--json` of one run has it; None where there is none."""
-    kind = _TYPES[name]
-    if kind not in (int, float):
+    kinds = {_TYPES[name], *get_args(_TYPES[name])} & {int, float}
+    if not kinds:
         return text
-    return kind(text) if text else None
+    return kinds.pop()(text) if text else None
 
 
 def _new_folder(planned: Plan) -> Path:

@@ -13,12 +13,15 @@ from lab.errors import LabError
 from lab.machine import probes, relay, sandbox
 from lab.machine.sandbox import REST_PORT, Sandbox
 from lab.measuring.job import Job
-from lab.planning.experiment import Experiment, controller_address
+from lab.planning.capture_points import capture_points
+from lab.planning.experiment import Experiment
+from lab.planning.fitting import fitted, shortened
 from lab.planning.forecast import forecast_of, require_short_ways
-from lab.planning.plan import plan
-from lab.planning.scale import Scale, choose_scale
+from lab.planning.plan import Plan, plan
+from lab.planning.scale import Budget, Scale, choose_scale
 from lab.planning.sending import of_a_program, tcp_congestion_control
 from lab.planning.site import Site, require_shapeable, site
+from lab.planning.values import controller_address
 from lab.progress import Progress
 from lab.rows import Output
 from topologies.units import format_size
@@ -26,21 +29,27 @@ from topologies.units import format_size
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
 
-def run(experiment: Experiment, *, out: str | None, output: Output, publish: int | None) -> int:
-    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output."""
+def run(
+    experiment: Experiment, *, out: str | None, output: Output, publish: int | None, pcap: str | None = None
+) -> int:
+    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output; pcap: where frames are captured."""
     planned = plan(experiment)
+    points = [] if pcap is None else capture_points(pcap, planned.fabric)
     folder = results_folder(out)
     doors = _ready(planned, publish)
     require_writable(folder or Path("results").resolve())
     progress = Progress()
-    scale = _scale(planned, progress)
+    asked, (planned, scale) = planned, _fitted(planned, progress)
+    if fewer := shortened(asked, planned, scale):
+        progress.done()
+        terminal.warn(f"run_topo.py: {fewer}")
     largest = format_size(planned.sizes(scale)[-1].emulated_bytes)
     probes.require_memory(planned.memory_bytes(scale), f"{planned.ranks} ranks x {largest}")
     expected = forecast_of(planned, scale)
     require_short_ways(expected, scale)
     from lab.measuring import run as the_run
 
-    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
+    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress, points=points)
     return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 
@@ -110,31 +119,34 @@ def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]
     return doors
 
 
-def _scale(planned: Site, progress: Progress) -> Scale:
-    """The scale; what the machine carries is measured if it is not known. Refuses delays that cannot be made at it."""
-    from lab.machine import hop_budget
-    from topologies import wires
+def _fitted(planned: Plan, progress: Progress) -> tuple[Plan, Scale]:
+    """The scale, and the plan with what there is time for at it."""
+    if planned.experiment.scale is None:
+        planned, scale = fitted(planned, _budget(planned, progress))
+    else:
+        scale = planned.experiment.scale
+    _require_delays(planned, scale, progress)
+    _warn_of_load(planned, scale)
+    return planned, scale
 
-    experiment = planned.experiment
-    by_hop = planned.has_delays and (experiment.jitter_us > 0 or "netem" not in probes.usable_qdiscs())
-    sharing = 1 + sandbox.other_loads()
-    scale = experiment.scale or _fitting_scale(planned, by_hop, sharing, progress)
-    _warn_of_load(planned, scale, sharing)
-    emulated = scale.fabric(planned.fabric)
-    if by_hop:
-        wires.require_hop(emulated, planned.impairments(scale).jitter_us)
-        hop_budget.measured(experiment.mtu, progress=progress)
+
+def _scale(site: Site, progress: Progress) -> Scale:
+    """Of traffic that is not known before."""
+    e = site.experiment
+    scale = e.scale or choose_scale(site.load, _budget(site, progress), e.time_limit_s)
+    _require_delays(site, scale, progress)
+    _warn_of_load(site, scale)
     return scale
 
 
-def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
+def _warn_of_load(site: Site, scale: Scale) -> None:
     """Where it is known what the machine carries; it is not measured for this."""
     from lab.machine import budget
 
-    known = budget.known(planned.experiment.mtu)
+    known, sharing = budget.known(site.experiment.mtu), _labs()
     if known is None:
         return
-    asked, carries = planned.load.frame_hops_per_s / scale.rate_scale, known.frame_hops_per_s / sharing
+    asked, carries = site.load.frame_hops_per_s / scale.rate_scale, known.frame_hops_per_s / sharing
     if asked > carries:
         shared = f", shared by {sharing} labs" if sharing > 1 else ""
         terminal.warn(
@@ -143,18 +155,37 @@ def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
         )
 
 
-def _fitting_scale(planned: Site, by_hop: bool, sharing: int, progress: Progress) -> Scale:
-    """sharing: labs that divide the machine among them."""
+def _labs() -> int:
+    """How many divide the machine among them, this one included."""
+    return 1 + sandbox.other_loads()
+
+
+def _delayed_by_hop(site: Site) -> bool:
+    return site.has_delays and (site.experiment.jitter_us > 0 or "netem" not in probes.usable_qdiscs())
+
+
+def _require_delays(site: Site, scale: Scale, progress: Progress) -> None:
+    """Refuses those that cannot be made at the scale."""
+    from lab.machine import hop_budget
+    from topologies import wires
+
+    emulated = scale.fabric(site.fabric)
+    if _delayed_by_hop(site):
+        wires.require_hop(emulated, site.impairments(scale).jitter_us)
+        hop_budget.measured(site.experiment.mtu, progress=progress)
+
+
+def _budget(site: Site, progress: Progress) -> Budget:
+    """What of the machine is this lab's, measured if it is not known."""
     from lab.machine import budget, hop_budget
 
-    experiment = planned.experiment
-    known = budget.measured(experiment.mtu, progress=progress)
-    if by_hop and experiment.delay_us:
+    e = site.experiment
+    known = budget.measured(e.mtu, progress=progress)
+    if _delayed_by_hop(site) and e.delay_us:
         # With a delay on every link a frame crosses the hop once a link, which is at most twice a switch.
-        carried = hop_budget.measured(experiment.mtu, progress=progress) / 2
+        carried = hop_budget.measured(e.mtu, progress=progress) / 2
         known = replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
-    shared = replace(known, frame_hops_per_s=known.frame_hops_per_s / sharing)
-    return choose_scale(planned.load, shared, experiment.time_limit_s)
+    return replace(known, frame_hops_per_s=known.frame_hops_per_s / _labs())
 
 
 def results_folder(out: str | None) -> Path | None:

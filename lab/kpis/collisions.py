@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,20 @@ from topologies.fabric import Port
 
 @dataclass(frozen=True)
 class CollisionBand:
-    """Max-mean ratio of n equal flows hashed independently onto m equal paths: its mean, and the central 95 %."""
+    """A figure of the balance of n equal flows hashed independently onto m equal paths: its mean, and the central 95 %."""
 
     expected: float
     low: float
     high: float
 
-    def explains(self, ratio: float) -> bool:
-        """Whether a measured ratio is what chance gives: one flow on four links is no failure of the hash."""
-        return math.isnan(ratio) or self.low - 1e-9 <= ratio <= self.high + 1e-9
+    def explains(self, value: float) -> bool:
+        """Whether a measured value is what chance gives: one flow on four links is no failure of the hash."""
+        return math.isnan(value) or self.low - 1e-9 <= value <= self.high + 1e-9
 
 
+@cache
 def collision_band(flows: int, paths: int) -> CollisionBand:
-    """From the exact distribution of the largest of m multinomial counts.
+    """Of the max-mean ratio, from the exact distribution of the largest of m multinomial counts.
 
     P(max <= k) is the coefficient of x^n in (sum over j <= k of x^j e^-l l^j / j!)^m, l = n/m, divided by P(Poisson(n) = n):
     m independent Poisson counts, given that they sum to n, are multinomial.

@@ -22,6 +22,7 @@ TITLES: dict[str, str] = {
     "busbw_gbit_s": "BusBW mean (Gbit/s)", "busbw_p50_gbit_s": "P50 (Gbit/s)", "busbw_p95_gbit_s": "P95 (Gbit/s)",
     "busbw_p99_gbit_s": "P99 (Gbit/s)", "busbw_gbytes_s": "BusBW (GB/s)", "busbw_efficiency_percent": "BusBW efficiency (%)",
     "mmr": "MMR", "jfi": "JFI", "s_fabric": "S_fabric (B)", "intra_server": "intra-server (B)",
+    "packet_drop_ppm": "packet drop rate (ppm)",
     "fabric_drop_ppm": "frames dropped in the fabric (ppm)", "retransmissions_per_s": "retransmissions (1/s, emulated)",
     "out_of_order_per_s": "out of order (1/s, emulated)", "ecn_marking_percent": "ECN marking (%)",
     "queue_p95_bytes": "deepest queue, P95 (B)", "queue_max_bytes": "max (B)", "overlap_fraction": "overlap fraction",
@@ -90,6 +91,7 @@ def _counted(
     return {
         "s_fabric": crossed.s_fabric * scale,
         "intra_server": crossed.intra_server * scale,
+        "packet_drop_ppm": 1e6 * (1 - float(row["delivered"])),
         "fabric_drop_ppm": math.nan if math.isnan(packets) else drop_ppm(int(row["dropped_fabric"]), int(packets)),
         "retransmissions_per_s": rate_per_s(int(row["retransmits"]), seconds),
         "out_of_order_per_s": rate_per_s(int(row["out_of_order"]), seconds)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +27,8 @@ from lab.measuring.observed import (
     observed,
     switch_queue_frames,
 )
+from lab.measuring.sharing import group_balances
+from lab.measuring.spans import rank_spans, representative
 from lab.measuring.switching import switching
 from lab.measuring.tables import Seen
 from lab.measuring.verdict import Verdict, collision_notes, judge
@@ -213,8 +215,12 @@ class RowMeasurement:
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
         counted = window.bytes_by_intf()
         self._keep_links(size, window, planned, losses)
-        if not self._expected.unknown:
-            self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
+        if self._e.spread == "flow":
+            paths = [list(way) for way in self._expected.paths.values()]
+            if not self._expected.unknown:
+                self._record.notes = collision_notes(self._lab.fabric, paths, counted)
+            self._record.balance += group_balances(self._lab.fabric, paths, counted, size_bytes=size.size_bytes)
+        self._keep_spans(size)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
             observed(self._lab, self._plan, window, losses, diagnoses),
@@ -235,13 +241,20 @@ class RowMeasurement:
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
             else None,
-            planned_bytes=planned,
+            planned_bytes=self._certain(planned),
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
             more_frames=self._plan.more_frames(self._scale),
             circuits=circuits,
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
+
+    def _certain(self, planned: Mapping[str, float]) -> Mapping[str, float]:
+        """What is as planned whatever happens. Between switches sprayed packets take turns, whose begin and end nobody plans."""
+        if self._e.spread == "flow":
+            return planned
+        nodes, link_of = self._lab.fabric.node, self._lab.fabric.link_of
+        return {i: n for i, n in planned.items() if any(nodes(port.node).is_host for port in link_of(i).ports)}
 
     def _row(
         self,
@@ -264,6 +277,7 @@ class RowMeasurement:
         in_place = self._halves.get(True)
         jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
+        goodput = self._goodput(size, window) if whole else None
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=plan.routing,
@@ -307,7 +321,8 @@ class RowMeasurement:
             ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
             ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
-            goodput=self._goodput(size, window) if whole else None,
+            goodput=goodput,
+            sustained=goodput.sustained if goodput else math.nan,
             jobs=jobs,
             **step_columns(jobs, plan.workload),
         )
@@ -369,6 +384,20 @@ class RowMeasurement:
         self._record.circuits += records
         self._record.circuit_totals.append(found)
         return found
+
+    def _keep_spans(self, size: Size) -> None:
+        results = self._halves[False].results
+        if results:
+            i = representative(results)
+            self._record.spans.append(
+                rank_spans(
+                    self._plan.schedule,
+                    results[i],
+                    size_bytes=size.size_bytes,
+                    iteration=i,
+                    time_dilation=self._scale.time_dilation,
+                )
+            )
 
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
         self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))

@@ -19,6 +19,7 @@ from lab.machine import probes
 from lab.machine.bringup import Lab, lab_up
 from lab.machine.sandbox import COMMAND_NAME, INIT_NAME, Terminated, host_processes
 from lab.measuring import cpu
+from lab.measuring.capturing import capturing
 from lab.measuring.live import View, live
 from lab.measuring.monitor import Monitor
 from lab.measuring.observed import frame_s
@@ -26,6 +27,7 @@ from lab.measuring.row import RowMeasurement
 from lab.measuring.switching import all_the_time
 from lab.planning import sending
 from lab.planning.announcing import to_announce
+from lab.planning.capture_points import CapturePoint
 from lab.planning.forecast import Forecast
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, endpoints
@@ -33,24 +35,34 @@ from lab.planning.scale import Scale
 from lab.planning.site import Site
 from lab.progress import Progress
 from lab.reporting import nccl, results
-from lab.rows import DATAPATHS, Output, RunRecord, json_value
+from lab.rows import DATAPATHS, NO_PREDICTION, Output, RunRecord, json_value
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
 from topologies.link_sampler import LinkSampler
+from topologies.tcp import Tcp
 from traffic import TRANSPORTS
 from traffic.transport import Transport
 
 INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 
-def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
-    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
+def run(
+    expected: Forecast,
+    scale: Scale,
+    *,
+    folder: Path | None,
+    output: Output,
+    progress: Progress,
+    points: Sequence[CapturePoint] = (),
+) -> int:
+    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows.
+    points: where frames are captured."""
     plan = expected.plan
     record = new_record(plan, scale, _as_resolved(plan, scale))
     record.roofline = str(plan.cut)
     if expected.untimed:
-        record.notes = [f"no prediction: {expected.untimed}"]
+        record.notes = [f"{NO_PREDICTION}{expected.untimed}"]
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
@@ -58,9 +70,11 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
         ending() as how,
         _lab(plan, scale, progress) as lab,
         _transport(expected, scale, lab) as transport,
+        capturing(lab, points, folder),
         watched(lab) as monitor,
     ):
-        record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
+        found = {"datapath": lab.datapath, **delays(plan, lab), **spread(plan, scale), **transport.settings()}
+        record.machine = {**record.machine, **found}
         if output == "table":
             terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
         of_all = len(plan.sizes(scale)) * plan.experiment.iterations * (2 if plan.experiment.in_place else 1)
@@ -74,9 +88,15 @@ def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output
         record.complete = True
         how.status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     progress.done()
-    written = conclude(record, how, partial(results.write, folder, record))
+    written = conclude(record, how, partial(_write, folder, record))
     _say(record, folder if written else None, output, how.status)
     return how.status
+
+
+def _write(folder: Path, record: RunRecord) -> None:
+    """The data first: whatever becomes of the report, `run_topo.py report` makes it again."""
+    results.write(folder, record)
+    results.write_report(folder)
 
 
 @dataclass
@@ -170,7 +190,7 @@ def lab_of(
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
-        congestion_control=sending.tcp_congestion_control(e),
+        tcp=Tcp(sending.tcp_congestion_control(e), sending.spread_by_hosts(e, scale)),
         impairments=site.impairments(scale),
         progress=progress,
     )
@@ -183,6 +203,15 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
     if not lab.net.uses_hop:
         return {"delays": "netem"}
     return {"delays": "impairment hop", "hop_frames_per_s": lab.hop_frames_per_s}
+
+
+def spread(site: Site, scale: Scale) -> dict[str, Any]:
+    """What the hosts' programs do to TCP's packets, for the manifest."""
+    asked = sending.spread_by_hosts(site.experiment, scale)
+    if asked.unit == "flow":
+        return {}
+    gap = {"tcp_flowlet_gap_ns": asked.gap_ns} if asked.unit == "flowlet" else {}
+    return {"tcp_spread": asked.unit, "tcp_entropy": asked.entropy, **gap}
 
 
 @contextmanager

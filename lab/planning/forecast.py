@@ -1,16 +1,15 @@
 """What a run should show, known before its first packet: every flow's path, and from it the predicted time.
 
-A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
-where the policy leaves the choice to a hash that nobody can compute, or where it follows measured load; then there is no
-prediction, and the reason says so.
+A path is a walk through the policy's rules with Open vSwitch's own hash; with packets sprayed, a walk for each source port
+that they leave by in turn. It is unknown where the controller is the user's, where the policy leaves the choice to a hash that
+nobody can compute, where it follows measured load, or where it changes with pauses; then there is no prediction, and the
+reason says so.
 """
 
-import json
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,36 +19,35 @@ from controller.flow import Flow
 from controller.policy import Reactive
 from lab.errors import LabError
 from lab.model.fluid import Prediction
-from lab.model.predictor import MAX_STEP_SENDS, predict
-from lab.model.wire import queue_pair_connection
+from lab.model.predictor import MAX_STEP_SENDS, busiest_link_s, predict
+from lab.model.wire import Way, queue_pair_connection, shares
 from lab.planning import sending
 from lab.planning.announcing import flow_of, routing
 from lab.planning.credits import credits_of
 from lab.planning.experiment import Experiment
-from lab.planning.helpers import told
-from lab.planning.plan import Plan, Size, plan, wire_flows
-from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
-from lab.planning.workload import step_columns, step_lines
-from lab.rows import json_value
-from topologies import Fabric, Port
+from lab.planning.plan import Plan, Size, wire_flows
+from lab.planning.scale import Scale
+from topologies import Fabric
 from topologies.shaping import Shape, shapes
-from topologies.units import format_rate, format_size
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
 
 # A connection is given up after 15 s.
 MAX_ROUND_TRIP_S = 10.0
+# Through the rules: one takes 50 to 200 us.
+_MAX_WALKS = 20_000
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """paths: connection -> egress port of every hop, each queue pair as a connection; ack_paths: connection -> the way back."""
+    """paths: connection -> egress port of every hop, or with packets sprayed the share that leaves by each; each queue pair is a
+    connection; ack_paths: connection -> the way back."""
 
     plan: Plan
     emulated: Fabric
-    paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
-    ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
+    paths: Mapping[Connection, Way] = field(default_factory=dict)
+    ack_paths: Mapping[Connection, Way] = field(default_factory=dict)
     unknown: str = ""
 
     def prediction(self, size: Size, scale: Scale) -> Prediction | None:
@@ -57,6 +55,13 @@ class Forecast:
             return None
         sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+
+    def busiest_link_s(self, size: Size, scale: Scale) -> float:
+        """Hardware seconds for which the fullest link is busy in one iteration: no schedule ends sooner. Paths must be known."""
+        sends = self.plan.sends(size.count, scale.time_dilation)
+        return scale.hardware_s(
+            busiest_link_s(self.emulated, sends, self.paths, self.ack_paths, self.plan.experiment.mtu)
+        )
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
@@ -69,6 +74,11 @@ class Forecast:
         e = self.plan.experiment
         if self.unknown:
             raise LabError(f"--lossless credits needs to know which queues a packet crosses: {self.unknown}")
+        if e.spread != "flow":
+            raise LabError(
+                f"--lossless credits needs to know which queues a packet crosses: with --spread {e.spread} those change; use "
+                "--spread flow"
+            )
         most = sending.reliability(e).window
         found = credits_of(self.paths, self.ack_paths, self.shapes, self.plan.framing, most)
         flows = wire_flows(self.plan, self.emulated)
@@ -100,10 +110,13 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
     if planned.experiment.controller:
         return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    if planned.experiment.spread != "flow":
-        unit = planned.experiment.spread
+    if planned.experiment.spread == "flowlet":
         return Forecast(
-            planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
+            planned, emulated, unknown="with --spread flowlet paths follow pauses, which nobody knows before"
+        )
+    if planned.experiment.rate_limit_mbps is not None:
+        return Forecast(
+            planned, emulated, unknown="--rate-limit holds senders back, the model knows the links' rates alone"
         )
     if planned.circuits and len(planned.circuits.slices) > 1:
         return Forecast(planned, emulated, unknown="circuits change while it runs")
@@ -111,14 +124,15 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     if isinstance(chosen, Reactive):
         return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
     plane = DataPlane(emulated, rules_of(chosen, emulated))
-    paths: dict[Connection, Sequence[Port]] = {}
-    ack_paths: dict[Connection, Sequence[Port]] = {}
+    walk = _Walk(planned.experiment, emulated, plane, len(flows))
+    paths: dict[Connection, Way] = {}
+    ack_paths: dict[Connection, Way] = {}
     for f in flows:
         there = flow_of(f)
         back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
         try:
             of = queue_pair_connection(f.connection, f.qp, planned.experiment.qps)
-            paths[of], ack_paths[of] = plane.path(there), plane.path(back)
+            paths[of], ack_paths[of] = walk.way(there), walk.way(back, acknowledges=True)
         except Unpredictable:
             unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
             return Forecast(planned, emulated, unknown=unknown)
@@ -127,12 +141,29 @@ def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Fore
     return Forecast(planned, emulated, paths, ack_paths)
 
 
+class _Walk:
+    """Flows' ways, each packet's where they are sprayed. Of many flows not every turn is walked: they make up for each other."""
+
+    def __init__(self, e: Experiment, emulated: Fabric, plane: DataPlane, n_flows: int) -> None:
+        self._e, self._plane = e, plane
+        self._turns = max(1, _MAX_WALKS // (2 * max(n_flows, 1)))
+        self._sprayed_ips = {emulated.scale_out_port(host.name).ip for host in emulated.hosts}
+
+    def way(self, flow: Flow, *, acknowledges: bool = False) -> Way:
+        as_one = acknowledges and not sending.spreads_acknowledgements(self._e)
+        if self._e.spread == "flow" or as_one or flow.src_ip not in self._sprayed_ips:
+            return self._plane.path(flow)
+        turns = [replace(flow, src_port=p) for p in sending.source_ports(self._e, flow.src_port)[: self._turns]]
+        crossed = Counter(port for turn in turns for port in self._plane.path(turn))
+        return {port: n / len(turns) for port, n in crossed.items()}
+
+
 def require_short_ways(expected: Forecast, scale: Scale) -> None:
     """Refuses round trips so long, as emulated, that no connection would be made in its time."""
     hosts = expected.plan.hosts
-    for (src, dst, channel), ports in expected.paths.items():
-        way = (*ports, *expected.ack_paths[src, dst, channel])
-        delay_s = sum(expected.emulated.link_of(port.intf).delay_us for port in way) * 1e-6
+    for (src, dst, channel), there in expected.paths.items():
+        way = (*shares(there), *shares(expected.ack_paths[src, dst, channel]))
+        delay_s = sum(expected.emulated.link_of(port.intf).delay_us * share for port, share in way) * 1e-6
         if delay_s > MAX_ROUND_TRIP_S:
             raise LabError(
                 f"a round trip {hosts[src]} -> {hosts[dst]} would take {delay_s:g} s here, more than "
@@ -148,68 +179,3 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     if planned.experiment.lossless:
         expected.credits()
     return expected
-
-
-def typical_scale(planned: Plan) -> Scale:
-    """The scale that was asked for, or a typical machine's."""
-    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
-
-
-def show(experiment: Experiment, *, as_json: bool) -> None:
-    """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
-    planned = plan(experiment)
-    if as_json:
-        print(json.dumps(rows(planned)))
-        return
-    scale, expected, found = _expected(planned)
-    experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
-    print(
-        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
-    )
-    print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
-    if planned.helpers:
-        print(f"helpers: {told(planned.fabric, planned.helpers)}")
-    print(f"roofline: {planned.cut}")
-    print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
-    for size, prediction in found:
-        row = _row(expected, size, prediction, scale)
-        figures = (f"{row['predicted_s'] * 1e6:.1f}", f"{row['ratio']:.3f}", f"{row['busbw_gbytes_s']:.2f}")
-        predicted, ratio, busbw = ("N/A" if text == "nan" else text for text in figures)
-        print(
-            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {predicted:>15} {ratio:>7} {busbw:>13}  "
-            f"{row['bottleneck']}"
-        )
-        for line in step_lines(expected.jobs(prediction, scale)):
-            print(line)
-    if expected.untimed:
-        print(f"no prediction: {expected.untimed}")
-
-
-def rows(planned: Plan) -> list[dict[str, Any]]:
-    """What `predict --json` prints."""
-    scale, expected, found = _expected(planned)
-    return [
-        {name: json_value(value) for name, value in _row(expected, size, prediction, scale).items()}
-        for size, prediction in found
-    ]
-
-
-def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
-    scale = typical_scale(planned)
-    expected = forecast_of(planned, scale)
-    return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
-
-
-def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
-    roofline = expected.roofline_s(size, scale)
-    predicted_s = scale.hardware_s(found.seconds) if found else math.nan
-    return {
-        "size_bytes": size.size_bytes,
-        "emulated_bytes": size.emulated_bytes,
-        "roofline_s": roofline,
-        "predicted_s": predicted_s,
-        "ratio": predicted_s / roofline,
-        "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
-        "bottleneck": found.bottleneck if found else "",
-        **step_columns(expected.jobs(found, scale), expected.plan.workload),
-    }

@@ -1,6 +1,7 @@
 """A grid of experiments: an experiment file with one more table, [grid], whose settings have lists. Pure.
 
-Every combination of the lists is a cell. The first setting varies slowest, so that a table of cells reads from left to right.
+Every combination of the lists is a cell; settings that change together stand in one key, "ranks+jobs" = [[4, 1], [8, 2]]. The
+first setting varies slowest, so that a table of cells reads from left to right.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from lab.planning.experiment import SETTINGS, Experiment, from_document, from_se
 from topologies import unknown
 
 TABLE = "grid"
+JOIN = "+"
 MAX_CELLS = 10_000
 
 
@@ -43,33 +45,49 @@ def load_grid(path: Path | str, overrides: Mapping[str, object]) -> list[Cell]:
     overrides: setting's key -> text or value; None = not given. Raises LabError, one line, also for a value of the grid that
     no experiment can have; whether a cell's settings go together is not looked at here.
     """
-    file = str(path)
     document = read_document(Path(path))
-    axes = _axes(file, document.pop(TABLE, None))
+    if not isinstance(document.get(TABLE), Mapping):
+        raise LabError(f"{path}: a sweep needs a table [{TABLE}] with lists, such as routing = ['ecmp', 'single-path']")
+    return cells_of(document, str(path), overrides)
+
+
+def cells_of(document: Mapping[str, Any], file: str, overrides: Mapping[str, object]) -> list[Cell]:
+    """Of a parsed file, which without [grid] is one cell. As `load_grid`."""
+    axes = _axes(file, document[TABLE]) if TABLE in document else {}
     given = {key: value for key, value in overrides.items() if value is not None}
+    varied = [key for keys in axes for key in keys]
     for key in given:
-        if key in axes:
+        if key in varied:
             raise LabError(f"{SETTINGS[key].option}: [{TABLE}] of {file} varies {key}: leave one of them out")
-    base = from_document(document, file)
+    base = from_document({table: content for table, content in document.items() if table != TABLE}, file)
     cells: dict[str, Cell] = {}
     for values in product(*axes.values()):
-        chosen = dict(zip(axes, values, strict=True))
-        where = {key: f"{file}: [{TABLE}] {key}" for key in axes}
+        chosen = {
+            key: value for keys, of in zip(axes, values, strict=True) for key, value in zip(keys, of, strict=True)
+        }
+        where = {key: f"{file}: [{TABLE}] {key}" for key in varied}
         cell = Cell(chosen, from_settings(base, {**given, **chosen}, where))
         cells.setdefault(cell.key, cell)
     return list(cells.values())
 
 
-def _axes(file: str, table: object) -> dict[str, list[Any]]:
+def _axes(file: str, table: object) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Settings that change together -> their values."""
     if not isinstance(table, Mapping) or not table:
         raise LabError(f"{file}: a sweep needs a table [{TABLE}] with lists, such as routing = ['ecmp', 'single-path']")
+    axes: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
     cells = 1
-    for key, values in table.items():
-        if key not in SETTINGS:
-            raise LabError(f"{file}: {unknown(f'setting in [{TABLE}]', key, SETTINGS)}")
+    for text, values in table.items():
+        keys = tuple(text.split(JOIN))
+        for key in keys:
+            if key not in SETTINGS:
+                raise LabError(f"{file}: {unknown(f'setting in [{TABLE}]', key, SETTINGS)}")
         if not isinstance(values, list) or not values:
-            raise LabError(f"{file}: [{TABLE}] {key} = {values!r} must be a list with a value or more")
+            raise LabError(f"{file}: [{TABLE}] {text} = {values!r} must be a list with a value or more")
+        if len(keys) > 1 and not all(isinstance(v, list) and len(v) == len(keys) for v in values):
+            raise LabError(f"{file}: [{TABLE}] {text} = {values!r} must be lists of {len(keys)} values each")
+        axes[keys] = [tuple(v) if len(keys) > 1 else (v,) for v in values]
         cells *= len(values)
     if cells > MAX_CELLS:
         raise LabError(f"{file}: [{TABLE}] has {cells} cells, at most {MAX_CELLS} are run: use shorter lists")
-    return dict(table)
+    return axes

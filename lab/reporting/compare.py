@@ -79,11 +79,18 @@ def _compared(named: Mapping[str, Source], expected: Expected | None) -> tuple[l
         cells += _beside(rows.get("A"), expected) if expected else []
         marks = [left[row.size_bytes]] if (row := rows.get("A")) and row.size_bytes in left else []
         table.lines.append([*cells, ", ".join((*marks, *_notes(rows)))])
-    lines = [*table.text(), "", *(_mean(x, found[x], "time" if of_steps else "busbw") for x in others)]
+    comparable = any(found.values()) or bool(expected and _usable(named["A"], expected))
+    lines = [*table.text(), *(_on_intervals(table) if comparable else ()), ""]
+    lines += [_mean(x, found[x], "time" if of_steps else "busbw") for x in others]
     lines += _explained(named["A"], expected, left) if expected else []
-    if any("[" in cell for line in table.lines for cell in line):
-        lines.append(METHOD + "; they say nothing of another run's paths. N/A: no iterations to estimate from")
-    return lines, any(found.values()) or bool(expected and _usable(named["A"], expected))
+    return lines, comparable
+
+
+def _on_intervals(table: _Table) -> list[str]:
+    shown = [cell for line in table.lines for cell in line[:-1]]
+    if any(cell.startswith("[") for cell in shown):
+        return [f"{METHOD}; they say nothing of another run's paths"]
+    return ["95 %: N/A without iterations to estimate from, as a results folder, nccl-tests' -J and -I 1 have them"]
 
 
 def _matched(named: Mapping[str, Source]) -> list[dict[str, Row]]:

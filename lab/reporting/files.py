@@ -4,7 +4,7 @@ Every file is replaced whole, so a reader never sees half of one. Files made und
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +15,14 @@ from lab.errors import LabError
 
 def write_text(path: Path, text: str) -> None:
     _replace(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_bytes(path: Path, pieces: Iterable[bytes]) -> None:
+    def write_to(part: Path) -> None:
+        with part.open("wb") as file:
+            file.writelines(pieces)
+
+    _replace(path, write_to)
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

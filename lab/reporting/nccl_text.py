@@ -31,8 +31,8 @@ _WANTED = ("size", "time", "algbw", "busbw", "#wrong", "i_cv%")
 
 @dataclass(frozen=True)
 class TextRow:
-    """Seconds and GB/s, NaN where there is no number; wrong: elements, 0 where nothing was checked or, in older versions, only
-    the largest error is printed."""
+    """Seconds and GB/s, NaN where there is no number; wrong: elements, 0 in older versions, which print the largest
+    error."""
 
     size_bytes: int
     time_s: float
@@ -115,7 +115,7 @@ def _row(text: str, header: _Header, iterations: int) -> TextRow:
     time_s /= 1e6
     times = printed_sample(time_s, cv / 100, iterations) if iterations > 1 and cv >= 0 else None
     verdict = ours.split()[-1] if ours.split() else ""
-    return TextRow(size, time_s, algbw, busbw, 0.0 if math.isnan(wrong) else wrong, verdict, times)
+    return TextRow(size, time_s, algbw, busbw, wrong if "#wrong" in header.at else 0.0, verdict, times)
 
 
 def _failed(fields: Sequence[str]) -> bool:

@@ -3,13 +3,17 @@
 import io
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lab.reporting.sources import Source
 from topologies.units import format_size
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 # Okabe and Ito's colours, which colour-blind people can tell apart; markers differ as well, for print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_MARKERS = "osD^vP"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
 
 
 def svg(sources: Sequence[Source], predicted: Mapping[int, float]) -> str:
@@ -23,15 +27,15 @@ def svg(sources: Sequence[Source], predicted: Mapping[int, float]) -> str:
         rows = source.valid
         values = [row.time_s * 1e6 if of_times else row.busbw_gbytes_s for row in rows]
         axes.plot(
-            [row.size_bytes for row in rows], values, color=_COLOURS[i % len(_COLOURS)], linewidth=1.5,
-            marker=_MARKERS[i % len(_MARKERS)], markersize=5, label=f"{chr(ord('A') + i)}: {source.name}",
+            [row.size_bytes for row in rows], values, color=COLOURS[i % len(COLOURS)], linewidth=1.5,
+            marker=MARKERS[i % len(MARKERS)], markersize=5, label=f"{chr(ord('A') + i)}: {source.name}",
         )  # fmt: skip
         bars = [(row.size_bytes, value, row) for row, value in zip(rows, values, strict=True) if row.times]
         errors = [value * row.times.std / row.times.mean for _, value, row in bars if row.times and row.times.n > 1]
         if bars and len(errors) == len(bars):
             axes.errorbar(
                 [at for at, _, _ in bars], [value for _, value, _ in bars], errors,
-                fmt="none", ecolor=_COLOURS[i % len(_COLOURS)], capsize=3,
+                fmt="none", ecolor=COLOURS[i % len(COLOURS)], capsize=3,
             )  # fmt: skip
     curve = _predicted(sources[0], predicted, of_times)
     if curve:
@@ -49,9 +53,16 @@ def svg(sources: Sequence[Source], predicted: Mapping[int, float]) -> str:
         axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.25), frameon=False, fontsize="small")
+    return as_svg(figure)
+
+
+def as_svg(figure: "Figure") -> str:
+    """Without a date and with identifiers that follow from the content: the same results give the same file."""
+    from matplotlib import rc_context
+
     text = io.StringIO()
-    # No date: the same results give the same file.
-    figure.savefig(text, format="svg", metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "ai-fabric-testbed"}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
 
 

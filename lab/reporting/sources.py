@@ -20,14 +20,17 @@ from lab.reporting import nccl_text
 from lab.reporting.nccl import collective_of
 from lab.reporting.nccl_debug import NO_LOG, Log, read_log
 
+# What must not be compared: no network made it; some of the data did not come.
+_NOT_COMPARED = ("invalid", "incomplete")
 # The BMWG drafts: results are comparable only where these are the same.
 COMPARABLE = ("fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Hardware units: seconds, GB/s (1e9), NaN where there is none. verdict: '' where the source gives none, 'invalid' what
-    must not be compared; note: why, or what else is to be known; times: of the iterations, where they are known."""
+    """Hardware units: seconds, GB/s (1e9), NaN where there is none. verdict: '' where the source gives none, 'invalid' or
+    'incomplete' what must not be compared; note: why, or what else to know; times: of the iterations, where
+    they are known."""
 
     size_bytes: int
     time_s: float
@@ -44,7 +47,7 @@ class Row:
 
     @property
     def is_valid(self) -> bool:
-        return self.verdict != "invalid" and self.time_s > 0
+        return self.verdict not in _NOT_COMPARED and self.time_s > 0
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,19 @@ def _from_csv(text: str, name: str, iterations: Mapping[int, Sequence[float]]) -
             size = int(line["size_bytes"])
             times = sample(iterations[size]) if size in iterations else None
             time_s, algbw, busbw = (_float(line[key]) for key in ("time_s", "algbw_gbytes_s", "busbw_gbytes_s"))
-            rows.append(Row(size, time_s, algbw, busbw, line["verdict"] or "unknown", times=times))
+            came = float(line.get("delivered") or 1)
+            rows.append(_whole(Row(size, time_s, algbw, busbw, line["verdict"] or "unknown", times=times), came))
             about = {key: line[key] for key in COMPARABLE}
         except (KeyError, TypeError, ValueError):
             skipped.append(number)
     return Source(name, by_size(rows), about, tuple(skipped))
+
+
+def _whole(row: Row, came: float) -> Row:
+    """Time until a part of the data had come is no time of a collective. came: the share."""
+    if came == 1 or row.verdict == "invalid":
+        return row
+    return replace(row, verdict="incomplete", note=f"{came:.2%} of the data came")
 
 
 # -- nccl-tests' ------------------------------------------------------------------------------------------------------
@@ -181,11 +192,13 @@ def _from_nccl_text(text: str, name: str) -> Source:
 
 
 def checked(row: Row, wrong: float) -> Row:
-    """A row without a time, or whose result is wrong, is no measurement."""
+    """A row without a time, or whose result is wrong, is no measurement. wrong: NaN = not checked."""
     if not row.time_s > 0:
         return replace(row, verdict="invalid", note="failed: no time")
     if wrong > 0:
         return replace(row, verdict="invalid", note=f"{wrong:g} wrong elements")
+    if math.isnan(wrong) and math.isnan(row.busbw_gbytes_s):
+        return replace(row, verdict="incomplete", note="no bandwidth: not all of the data came")
     return row
 
 

@@ -1,6 +1,7 @@
 """A Debian root file system from apt packages alone: no download of a published image, no loop device."""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -42,8 +43,8 @@ def make_root(
     command += [f"--aptopt={line}" for line in ('APT::Install-Recommends "false"', *_apt_settings())]
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in (*_LEFT_OUT, *left_out)]
     command.append("--dpkgopt=path-include=/usr/share/doc/*/copyright")
-    command.append(f"--essential-hook={_write('etc/initramfs-tools/conf.d/small', _INITRAMFS)}")
-    command.append(f"--essential-hook={_write('etc/initramfs-tools/modules', _INITRAMFS_MODULES)}")
+    command.append(f"--essential-hook={writing('etc/initramfs-tools/conf.d/small', _INITRAMFS)}")
+    command.append(f"--essential-hook={writing('etc/initramfs-tools/modules', _INITRAMFS_MODULES)}")
     command.append(f"--include={','.join([kernel, *packages])}")
     command += [
         f'--customize-hook=mkdir -p "$1{Path(f).parent}" && cp {f} "$1{f}"' for f in _TRUST if os.path.exists(f)
@@ -62,10 +63,9 @@ def _apt_settings() -> list[str]:
     return subprocess.run(dumped, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def _write(name: str, text: str) -> str:
+def writing(name: str, text: str) -> str:
     """A hook that writes a file of the new system."""
-    escaped = text.replace("\n", "\\n")
-    return f'mkdir -p "$1/{Path(name).parent}" && printf \'{escaped}\' >"$1/{name}"'
+    return f'mkdir -p "$1/{Path(name).parent}" && printf %s {shlex.quote(text)} >"$1/{name}"'
 
 
 def kernel_and_initrd(root: Path) -> tuple[Path, Path]:

@@ -4,6 +4,7 @@ A busy machine slows all of it down; what is asserted are counters, and differen
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,20 @@ def test_udp_that_nothing_drops_is_right(tmp_path: Path) -> None:
     where = ("--topology", "spine-leaf:spines=1,leaves=2,hosts_per_leaf=1", "--scale", "1", "--link-rate", "20Mbit")
     found = row(tmp_path / "udp", "1M", *where, "--transport", "udp")
     assert (found["delivered"], found["dropped_fabric"], found["dropped_host"]) == ("1.0", "0", "0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packets_per_s", [100, 2_000, 20_000])
+def test_a_packet_rate_that_was_asked_for_is_kept_or_said_not_to_be(tmp_path: Path, packets_per_s: int) -> None:
+    """64 KiB are 64 packets of 1024 bytes, which are 1082 on the wire: the last begins 63 intervals after the first, less the
+    2 ms that a late sender may make up for."""
+    where = ("--topology", "spine-leaf:spines=1,leaves=2,hosts_per_leaf=1", "--scale", "1", "--link-rate", "400Mbit")
+    rate = f"{packets_per_s * 1082 * 8}bit"
+    what = ("--collective", "sendrecv", "--transport", "rocev2", "--path-mtu", "1024", "--rate-limit", rate)
+    found = row(tmp_path / "paced", "64K", *where, *what)
+    assert float(found["time_s"]) > 63 / packets_per_s - 0.002
+    (kept,) = re.findall(r"senders kept ([\d.]+) of the rate that was asked for", found["reason"])
+    assert float(kept) < 1.1
+    if abs(float(kept) - 1) > 0.05:
+        assert found["verdict"] == "invalid"
+    assert (found["retransmits"], found["dropped_fabric"], found["dropped_host"]) == ("0", "0", "0")

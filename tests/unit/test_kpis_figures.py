@@ -118,6 +118,7 @@ def test_a_summary_of_two_sizes() -> None:
             row(
                 size_bytes=10**9, emulated_bytes=10**8, size_scale=10.0, time_s=0.045, algbw_gbytes_s=1 / 0.045,
                 busbw_gbytes_s=1.875 / 0.045, jct_ratio=1.2, retransmits=18, dropped_fabric=2, ecn_seen=200, ecn_marked=5,
+                delivered=0.9999,
             ).columns(),
             row(size_bytes=2 * 10**9, verdict="invalid").columns(),
         ]
@@ -142,6 +143,7 @@ def test_a_summary_of_two_sizes() -> None:
     assert first["busbw_efficiency_percent"] == pytest.approx(8 * 1.875 / 0.045 / 4)
     # 320 bytes here are 3200 of the hardware's, over two hosts and two iterations; the other size's counter is not in it.
     assert (first["s_fabric"], first["queue_max_bytes"]) == (800, 7)
+    assert first["packet_drop_ppm"] == pytest.approx(100)
     assert first["fabric_drop_ppm"] == pytest.approx(2000)
     # 18 in 4 + 5 emulated seconds.
     assert first["retransmissions_per_s"] == pytest.approx(2)

@@ -80,7 +80,12 @@ def test_the_license_is_named_and_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["run_topo.py", ".ci/run", *(f"scripts/{n}.sh" for n in ("setup", "check", "self_test", "test", "vm"))]
+    "name",
+    [
+        "run_topo.py",
+        ".ci/run",
+        *(f"scripts/{n}.sh" for n in ("setup", "check", "self_test", "test", "vagrant_up_test", "vm")),
+    ],
 )
 def test_what_people_start_is_executable(name: str) -> None:
     assert os.access(ROOT / name, os.X_OK)

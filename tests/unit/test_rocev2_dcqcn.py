@@ -4,7 +4,7 @@ import pytest
 
 from traffic.errors import TrafficError
 from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
-from traffic.rocev2.pacing import Pacer
+from traffic.rocev2.pacing import FixedRate, Pacer
 
 _LINE = 40_000.0
 _T = 55_000
@@ -182,8 +182,33 @@ def test_what_is_sent_counts_for_congestion_control() -> None:
 
 
 def test_a_late_wake_up_is_made_up_for_within_the_allowance() -> None:
+    """125 bytes at 1 Gbit/s are 1 us."""
     pacer = Pacer(Dcqcn(DcqcnParameters.at_line_rate(1000)), burst_ns=1000)
     pacer.on_sent(10_000, 125)
-    assert pacer.ready_ns == 10_000
-    pacer.on_sent(10_400, 125)
     assert pacer.ready_ns == 11_000
+    pacer.on_sent(11_400, 125)
+    assert pacer.ready_ns == 12_000
+    # 2 us late, of which 1 us is made up for.
+    pacer.on_sent(14_000, 125)
+    assert pacer.ready_ns == 14_000
+
+
+def test_a_sender_that_had_nothing_to_send_makes_up_for_nothing() -> None:
+    pacer = Pacer(Dcqcn(DcqcnParameters.at_line_rate(1000)), burst_ns=10_000)
+    pacer.on_sent(10_000, 125)
+    pacer.pause()
+    pacer.on_sent(20_000, 125)
+    assert pacer.ready_ns == 21_000
+
+
+def test_what_a_pacer_kept_of_its_rate_is_told() -> None:
+    """1250 bytes at 100 Mbit/s are 100 us: two frames in time, one 50 us late; what follows a pause is not counted."""
+    pacer = Pacer(FixedRate(100))
+    for now_us in (0, 100, 200, 350):
+        pacer.on_sent(now_us * 1000, 1250)
+    assert (pacer.asked_ns, pacer.took_ns) == (300_000, 350_000)
+    pacer.pause()
+    pacer.on_sent(9_000_000, 1250)
+    assert (pacer.asked_ns, pacer.took_ns) == (300_000, 350_000)
+    pacer.control.on_cnp(0)
+    assert pacer.control.rate_mbps == 100

@@ -10,15 +10,16 @@ rate is asked for: there is no timer to serve.
 
 Where the constants come from. Checked in programs, not in the paper itself: [A] its first author's simulator (bobzhuyb/ns3-rdma:
 mix/config.txt, qbb-net-device.cc), [B] HPCC's "dcqcn_paper" (alibaba-edu/High-Precision-Congestion-Control, simulation/run.py),
-[C] htsim (Broadcom/csg-htsim, dcqcn.cpp).
+[C] htsim's dcqcn.cpp.
 
-    CNP interval 50 us   [A] [B] [C]       g = 1/256        [A] [B]        first alpha 1   [C]; [A] has 0.5
-    alpha timer  55 us   [A]; [B] has 50   F = 5            [A]            least rate 100 Mbit/s   [A]
-    rate timer   55 us   [B]; [A] has 60   R_AI, R_HAI = 40, 200 Mbit/s    [A], which simulates 40 Gbit/s
-    byte counter 10 MB   not found in any of them ([A] has 300 kB): from the paper by memory, and two who repeated it say so
+    CNP interval 50 us   [A] [B] [C]           byte counter 10 MB              [C]; [A] has 300 kB
+    alpha timer  55 us   [A] [C]; [B] has 50   F = 5                           [A] [C]
+    rate timer   55 us   [B] [C]; [A] has 60   R_AI, R_HAI = 40, 200 Mbit/s    [A], which simulates 40 Gbit/s
+    g = 1/256            [A] [B] [C]           least rate 100 Mbit/s           [A]
+    first alpha 1        [C]; [A] has 0.5
 
-[A] and [B] update alpha before the cut and the paper after it, which at g = 1/256 is the same within 0.2 %. [B] makes the
-increases proportional to the line rate; so are the defaults here, which makes the published ones at 40 Gbit/s.
+[A] and [B] update alpha before the cut and the paper after it, which at g = 1/256 is the same within 0.2 %. [B] and [C] make the
+increases proportional to the line rate; so are the defaults here, which makes [A]'s at 40 Gbit/s.
 """
 
 from dataclasses import dataclass

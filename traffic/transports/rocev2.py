@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
+from topologies.spread import BY_FLOW, Spread
 from traffic.errors import TrafficError
 from traffic.framing import rocev2
 from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
@@ -14,12 +15,12 @@ from traffic.rocev2.frames import Frames, largest_frame_bytes
 from traffic.rocev2.nic import Nic
 from traffic.rocev2.nics import Ways, carried_path_mtu, open_nics
 from traffic.rocev2.opcodes import Opcode
-from traffic.rocev2.pacing import Pacer
+from traffic.rocev2.pacing import FixedRate, Pacer
 from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, first_number, linux_source_port, queue_pair_numbers
 from traffic.rocev2.receiver import Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import Sender
-from traffic.rocev2.spread import SourcePorts, Spread
+from traffic.rocev2.spread import SourcePorts
 from traffic.rocev2.streams import ReceivingStream, SendingStream
 from traffic.schedule import Connection
 from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
@@ -27,7 +28,6 @@ from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pai
 _IPPROTO_UDP = 17
 # What a paced sender may make up for: wake-ups are late by up to this on a busy machine.
 _BURST_NS = 2_000_000
-BY_FLOW = Spread()
 
 
 class RoceTransport:
@@ -36,8 +36,9 @@ class RoceTransport:
     reliability: None = go-back-N with the largest path MTU that the interfaces carry. dcqcn: of every sender to another server,
     its rates and times as emulated; None = no congestion control, and packets that say that they cannot be marked. qps: queue
     pairs of a connection, among which each message is divided; seed: of their numbers; credits_of: packets of each flow that
-    may be under way, where that is fewer than the window. Raises TransportError for hosts that
-    have no way to each other, TrafficError for a path MTU that the interfaces do not carry.
+    may be under way, where that is fewer than the window; rate_mbps: of each queue pair at most, without congestion control.
+    Raises TransportError for hosts that have no way to each other, TrafficError for a path MTU that the interfaces do not
+    carry.
     """
 
     name = "rocev2"
@@ -54,9 +55,10 @@ class RoceTransport:
         seed: int = 1,
         spread: Spread = BY_FLOW,
         credits_of: Mapping[WireFlow, int] | None = None,
+        rate_mbps: float | None = None,
     ) -> None:
         self._dcqcn, self._qps, self._spread = dcqcn, qps, spread
-        self._credits = credits_of
+        self._credits, self._rate_mbps = credits_of, rate_mbps
         self._nic_ips = {e.ip for e in endpoints}
         self._first_numbers = {e.host: first_number(e.host, seed) for e in endpoints}
         self.flows = self.plan(endpoints, connections, qps=qps, seed=seed)
@@ -126,6 +128,8 @@ class RoceTransport:
                 naks=sending.naks,
                 cnps=sending.cnps,
                 timeouts=sending.sender.timeouts,
+                paced_ns=sending.pacer.asked_ns if sending.pacer and self._rate_mbps else 0,
+                pacing_took_ns=sending.pacer.took_ns if sending.pacer and self._rate_mbps else 0,
             )
         return found
 
@@ -144,6 +148,7 @@ class RoceTransport:
             "rocev2_first_queue_pair_numbers": " ".join(f"{host}={n:#x}" for host, n in self._first_numbers.items()),
             "rocev2_spread": self._spread.unit,
             "rocev2_lossless": self._told_credits(),
+            "rocev2_rate_limit_mbps": "none" if self._rate_mbps is None else f"{self._rate_mbps:g}",
         }
 
     def _told_credits(self) -> str:
@@ -206,7 +211,7 @@ class RoceTransport:
             near.port,
             SourcePorts(self._spread, flow.src_port),
             selective=r.selective,
-            pacer=Pacer(Dcqcn(dcqcn), _BURST_NS) if dcqcn else None,
+            pacer=self._pacer(dcqcn),
         )
         interval_ns = dcqcn.cnp_interval_ns if dcqcn else None
         receiver = Receiver(selective=r.selective, window=r.window, cnp_interval_ns=interval_ns)
@@ -216,6 +221,11 @@ class RoceTransport:
         self._receiving.append(receiving)
         near.ends[qpns[0]], far.ends[qpns[1]] = sending, receiving
         self.background.watch(flow.connection, sending)
+
+    def _pacer(self, dcqcn: DcqcnParameters | None) -> Pacer | None:
+        if dcqcn:
+            return Pacer(Dcqcn(dcqcn), _BURST_NS)
+        return Pacer(FixedRate(self._rate_mbps), _BURST_NS) if self._rate_mbps else None
 
 
 def _numbers(
