@@ -121,43 +121,21 @@ def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]
 
 def _fitted(planned: Plan, progress: Progress) -> tuple[Plan, Scale]:
     """The scale, and the plan with what there is time for at it."""
-    if planned.experiment.scale is None:
-        planned, scale = fitted(planned, _budget(planned, progress))
-    else:
-        scale = planned.experiment.scale
+    sharing, scale = 1 + sandbox.other_loads(), planned.experiment.scale
+    if scale is None:
+        planned, scale = fitted(planned, _budget(planned, sharing, progress))
+    _warn_of_load(planned, scale, sharing)
     _require_delays(planned, scale, progress)
-    _warn_of_load(planned, scale)
     return planned, scale
 
 
 def _scale(site: Site, progress: Progress) -> Scale:
     """Of traffic that is not known before."""
-    e = site.experiment
-    scale = e.scale or choose_scale(site.load, _budget(site, progress), e.time_limit_s)
+    e, sharing = site.experiment, 1 + sandbox.other_loads()
+    scale = e.scale or choose_scale(site.load, _budget(site, sharing, progress), e.time_limit_s)
+    _warn_of_load(site, scale, sharing)
     _require_delays(site, scale, progress)
-    _warn_of_load(site, scale)
     return scale
-
-
-def _warn_of_load(site: Site, scale: Scale) -> None:
-    """Where it is known what the machine carries; it is not measured for this."""
-    from lab.machine import budget
-
-    known, sharing = budget.known(site.experiment.mtu), _labs()
-    if known is None:
-        return
-    asked, carries = site.load.frame_hops_per_s / scale.rate_scale, known.frame_hops_per_s / sharing
-    if asked > carries:
-        shared = f", shared by {sharing} labs" if sharing > 1 else ""
-        terminal.warn(
-            f"run_topo.py: the switches are asked for {asked:,.0f} frames/s at full rate, this machine carries {carries:,.0f}"
-            f"{shared}: expect CPU-limited rows, or use --scale auto"
-        )
-
-
-def _labs() -> int:
-    """How many divide the machine among them, this one included."""
-    return 1 + sandbox.other_loads()
 
 
 def _delayed_by_hop(site: Site) -> bool:
@@ -175,8 +153,24 @@ def _require_delays(site: Site, scale: Scale, progress: Progress) -> None:
         hop_budget.measured(site.experiment.mtu, progress=progress)
 
 
-def _budget(site: Site, progress: Progress) -> Budget:
-    """What of the machine is this lab's, measured if it is not known."""
+def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
+    """Where it is known what the machine carries; it is not measured for this."""
+    from lab.machine import budget
+
+    known = budget.known(planned.experiment.mtu)
+    if known is None:
+        return
+    asked, carries = planned.load.frame_hops_per_s / scale.rate_scale, known.frame_hops_per_s / sharing
+    if asked > carries:
+        shared = f", shared by {sharing} labs" if sharing > 1 else ""
+        terminal.warn(
+            f"run_topo.py: the switches are asked for {asked:,.0f} frames/s at full rate, this machine carries {carries:,.0f}"
+            f"{shared}: expect CPU-limited rows, or use --scale auto"
+        )
+
+
+def _budget(site: Site, sharing: int, progress: Progress) -> Budget:
+    """What the machine carries, measured if it is not known. sharing: labs that divide it among them."""
     from lab.machine import budget, hop_budget
 
     e = site.experiment
@@ -185,7 +179,7 @@ def _budget(site: Site, progress: Progress) -> Budget:
         # With a delay on every link a frame crosses the hop once a link, which is at most twice a switch.
         carried = hop_budget.measured(e.mtu, progress=progress) / 2
         known = replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
-    return replace(known, frame_hops_per_s=known.frame_hops_per_s / _labs())
+    return replace(known, frame_hops_per_s=known.frame_hops_per_s / sharing)
 
 
 def results_folder(out: str | None) -> Path | None:

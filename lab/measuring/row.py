@@ -215,11 +215,11 @@ class RowMeasurement:
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
         counted = window.bytes_by_intf()
         self._keep_links(size, window, planned, losses)
-        if self._e.spread == "flow":
-            paths = [list(way) for way in self._expected.paths.values()]
-            if not self._expected.unknown:
-                self._record.notes = collision_notes(self._lab.fabric, paths, counted)
-            self._record.balance += group_balances(self._lab.fabric, paths, counted, size_bytes=size.size_bytes)
+        known = not self._expected.unknown and self._e.spread == "flow"
+        paths = [list(way) for way in self._expected.paths.values()] if known else []
+        if known:
+            self._record.notes = collision_notes(self._lab.fabric, paths, counted)
+        self._record.balance += group_balances(self._lab.fabric, paths, counted, size_bytes=size.size_bytes)
         self._keep_spans(size)
         circuits = self._keep_circuits(size, window)
         evidence = replace(

@@ -82,7 +82,7 @@ class Evidence:
     idle_share: float | None = None
     switch_queue_frames: float | None = None
     switch_wait_share: float | None = None
-    # That they used.
+    # That other labs used.
     other_labs_cores: float = 0.0
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
@@ -324,7 +324,7 @@ def _unexplained(e: Evidence) -> Iterator[str]:
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
         dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
         reordered = ": packets were reordered" if _is_reordered(e) else ""
-        why = _congestion(e) if dropped_many else reordered or _idle_queues(e) or ", unexplained"
+        why = _congestion(e) if dropped_many else _idle_queues(e) or reordered or ", unexplained"
         yield f"{ratio:.2f} times the predicted time{why}"
 
 
