@@ -3,8 +3,9 @@
 CSR: row i of a table of lists is items[start[i]:start[i + 1]].
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,15 +113,21 @@ def transpose(users: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Paths:
-    """The connections' paths. start, link: CSR of directed links by connection; back_start, back_link: the same of the
-    ways that acknowledgements take; intfs, ports: of each link its egress."""
+    """The connections' paths, in the connections' order. start, link: CSR of directed links; back_start, back_link: the same of
+    the ways that acknowledgements take; ports: of each link its egress."""
 
     start: Ints
     link: Ints
     back_start: Ints
     back_link: Ints
-    intfs: tuple[str, ...]
     ports: tuple[Port, ...]
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    @property
+    def intfs(self) -> tuple[str, ...]:
+        return tuple(port.intf for port in self.ports)
 
     def links_of(self, connections: Ints) -> tuple[Ints, Ints]:
         """Their links, one connection after the other, and each link's place in `connections`."""
@@ -130,12 +137,15 @@ class Paths:
         """The same of their acknowledgements' ways."""
         return _rows(self.back_start, self.back_link, connections)
 
+    def forth(self) -> list[list[Port]]:
+        return _as_ports(self.start, self.link, self.ports)
+
+    def back(self) -> list[list[Port]]:
+        return _as_ports(self.back_start, self.back_link, self.ports)
+
     @staticmethod
-    def of(
-        connections: Sequence[Connection],
-        paths: Mapping[Connection, Sequence[Port]],
-        back_paths: Mapping[Connection, Sequence[Port]],
-    ) -> "Paths":
+    def of(forth: Sequence[Sequence[Port]], back: Sequence[Sequence[Port]]) -> "Paths":
+        """forth, back: of every connection the egress port of every hop."""
         number: dict[str, int] = {}
         ports: list[Port] = []
 
@@ -145,9 +155,13 @@ class Paths:
                 ports.append(port)
             return number[port.intf]
 
-        forth = [[place(p) for p in paths[c]] for c in connections]
-        back = [[place(p) for p in back_paths[c]] for c in connections]
-        return Paths(*_csr(forth), *_csr(back), tuple(number), tuple(ports))
+        rows = [[[place(p) for p in path] for path in paths] for paths in (forth, back)]
+        return Paths(*_csr(rows[0]), *_csr(rows[1]), tuple(ports))
+
+
+def _as_ports(start: Ints, link: Ints, ports: Sequence[Port]) -> list[list[Port]]:
+    each = [ports[i] for i in link.tolist()]
+    return [each[a:b] for a, b in pairwise(start.tolist())]
 
 
 def _rows(start: Ints, items: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -1,31 +1,26 @@
 """What a run should show, known before its first packet: every flow's path, and from it the predicted time.
 
-A path is a walk through the policy's rules with Open vSwitch's own hash. It is unknown where the controller is the user's,
-where the policy leaves the choice to a hash that nobody can compute, or where it follows measured load; then there is no
-prediction, and the reason says so.
+Where a path is unknown (lab/planning/ways.py says when) there is no prediction, and the reason says so.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from controller import rules_of
-from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
-from controller.flow import Flow
-from controller.policy import Reactive
 from lab.errors import LabError
 from lab.model.fluid import Prediction
-from lab.model.predictor import MAX_STEP_SENDS, predict
-from lab.model.wire import queue_pair_connection
-from lab.planning.announcing import flow_of, routing
+from lab.model.predictor import MAX_STEP_SENDS, predict_over
+from lab.model.wire import Paths, queue_pair_connection
 from lab.planning.experiment import Experiment
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, Size, plan, wire_flows
 from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
+from lab.planning.ways import Unknown, ways
 from lab.planning.workload import step_columns, step_lines
 from lab.rows import json_value
 from topologies import Fabric, Port
@@ -40,19 +35,27 @@ MAX_ROUND_TRIP_S = 10.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """paths: connection -> egress port of every hop, each queue pair as a connection; ack_paths: connection -> the way back."""
+    """ways: of the plan's connections, each queue pair as one; None where they are unknown, and why."""
 
     plan: Plan
     emulated: Fabric
-    paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
-    ack_paths: Mapping[Connection, Sequence[Port]] = field(default_factory=dict)
+    ways: Paths | None = None
     unknown: str = ""
 
+    @cached_property
+    def paths(self) -> Mapping[Connection, Sequence[Port]]:
+        """connection -> the egress port of every hop, each queue pair as a connection."""
+        if not self.ways:
+            return {}
+        qps, each = self.plan.experiment.qps, self.plan.schedule.connections
+        over = [queue_pair_connection(c, i, qps) for c in each for i in range(qps)]
+        return dict(zip(over, self.ways.forth(), strict=True))
+
     def prediction(self, size: Size, scale: Scale) -> Prediction | None:
-        if self.unknown:
+        if self.ways is None:
             return None
         sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
-        return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+        return predict_over(self.emulated, sends, self.ways, mtu)
 
     @property
     def untimed(self) -> str:
@@ -78,47 +81,29 @@ class Forecast:
 
 def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
     """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
-    if planned.experiment.controller:
-        return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    if planned.experiment.spread != "flow":
-        unit = planned.experiment.spread
-        return Forecast(
-            planned, emulated, unknown=f"with --spread {unit} a connection takes many paths, the model knows one"
-        )
-    if planned.circuits and len(planned.circuits.slices) > 1:
-        return Forecast(planned, emulated, unknown="circuits change while it runs")
-    chosen = routing(planned, emulated)
-    if isinstance(chosen, Reactive):
-        return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
-    plane = DataPlane(emulated, rules_of(chosen, emulated))
-    paths: dict[Connection, Sequence[Port]] = {}
-    ack_paths: dict[Connection, Sequence[Port]] = {}
-    for f in flows:
-        there = flow_of(f)
-        back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
-        try:
-            of = queue_pair_connection(f.connection, f.qp, planned.experiment.qps)
-            paths[of], ack_paths[of] = plane.path(there), plane.path(back)
-        except Unpredictable:
-            unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
-            return Forecast(planned, emulated, unknown=unknown)
-        except DataPlaneError as error:
-            raise LabError(f"routing {planned.routing} does not carry this traffic: {error}") from None
-    return Forecast(planned, emulated, paths, ack_paths)
+    try:
+        return Forecast(planned, emulated, ways(planned, emulated, flows))
+    except Unknown as unknown:
+        return Forecast(planned, emulated, unknown=str(unknown))
 
 
 def require_short_ways(expected: Forecast, scale: Scale) -> None:
     """Refuses round trips so long, as emulated, that no connection would be made in its time."""
-    hosts = expected.plan.hosts
-    for (src, dst, channel), ports in expected.paths.items():
-        way = (*ports, *expected.ack_paths[src, dst, channel])
-        delay_s = sum(expected.emulated.link_of(port.intf).delay_us for port in way) * 1e-6
-        if delay_s > MAX_ROUND_TRIP_S:
-            raise LabError(
-                f"a round trip {hosts[src]} -> {hosts[dst]} would take {delay_s:g} s here, more than "
-                f"{MAX_ROUND_TRIP_S:g} s: the delays x {scale.time_dilation:g}; use shorter ones, larger sizes, or a --scale "
-                "RATE:SIZE whose factors are closer to each other"
-            )
+    if not expected.ways:
+        return
+    p, hosts, e = expected.ways, expected.plan.hosts, expected.plan.experiment
+    delay_s = np.array([expected.emulated.link_of(port.intf).delay_us for port in p.ports]) * 1e-6
+    trip_s = np.zeros(len(p))
+    for start, link in ((p.start, p.link), (p.back_start, p.back_link)):
+        trip_s += np.bincount(np.repeat(np.arange(len(p)), np.diff(start)), delay_s[link], len(p))
+    longest = int(np.argmax(trip_s))
+    if trip_s[longest] > MAX_ROUND_TRIP_S:
+        src, dst, _ = expected.plan.schedule.connections[longest // e.qps]
+        raise LabError(
+            f"a round trip {hosts[src]} -> {hosts[dst]} would take {trip_s[longest]:g} s here, more than "
+            f"{MAX_ROUND_TRIP_S:g} s: the delays x {scale.time_dilation:g}; use shorter ones, larger sizes, or a --scale "
+            "RATE:SIZE whose factors are closer to each other"
+        )
 
 
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:

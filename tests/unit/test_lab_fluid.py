@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab.model import fluid
 from lab.model.fluid import Fluid, Latency, max_min
 from lab.model.level_walk import LevelWalk
 from lab.model.wire import Paths, Sends
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from topologies import Fabric, Port, topology
 from traffic.framing import rocev2, tcp
 from traffic.schedule import Connection
@@ -48,7 +53,9 @@ def arrivals(n: int, what: Sends, latency: Latency = NO_LATENCY) -> list[float]:
     fabric, ports = star(n)
     paths = {c: [ports[c[0]], fabric.peer(ports[c[1]])] for c in what.connections}
     back = {c: [ports[c[1]], fabric.peer(ports[c[0]])] for c in what.connections}
-    model = Fluid(fabric, what, Paths.of(what.connections, paths, back), MTU, latency)
+    model = Fluid(
+        fabric, what, Paths.of([paths[c] for c in what.connections], [back[c] for c in what.connections]), MTU, latency
+    )
     result = model.run()
     assert result.seconds == max(model.arrived_s)
     return list(model.arrived_s)
@@ -78,7 +85,7 @@ def test_a_message_in_rocev2_packets() -> None:
     one = sends(((0, 1, 0), 1, ()))
     fabric, ports = star(2)
     there, back = ([ports[a], fabric.peer(ports[b])] for a, b in ((0, 1), (1, 0)))
-    paths = Paths.of(one.connections, {(0, 1, 0): there}, {(0, 1, 0): back})
+    paths = Paths.of([there], [back])
     what = replace(one, n_bytes=np.array([100 * 4096]), framing=rocev2(MTU))
     found = Fluid(fabric, what, paths, MTU, NO_LATENCY).run()
     n_bytes = 100 * (4096 + 58) + 16
@@ -160,8 +167,33 @@ def test_both_models_agree_where_no_link_is_shared() -> None:
     there = {c: [ports[c[0]], fabric.peer(ports[c[1]])] for c in what.connections}
     back = {c: [ports[c[1]], fabric.peer(ports[c[0]])] for c in what.connections}
     fluid, levels = (
-        model(fabric, what, Paths.of(what.connections, there, back), MTU, Latency()).run()
+        model(
+            fabric,
+            what,
+            Paths.of([there[c] for c in what.connections], [back[c] for c in what.connections]),
+            MTU,
+            Latency(),
+        ).run()
         for model in (Fluid, LevelWalk)
     )
     assert fluid.seconds == pytest.approx(levels.seconds, rel=2e-3)
     assert fluid.bytes_by_intf == levels.bytes_by_intf
+
+
+def test_many_sends_are_followed_in_fewer_events_and_take_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairwise all-to-all of 20 ranks over shared uplinks, in which no two connections are in step."""
+    experiment = load(None, {"topology": "spine-leaf:spines=4,leaves=4,hosts_per_leaf=5", "collective": "all_to_all"})
+    planned, scale = plan(experiment), Scale(8000, 64)
+    count, expected = planned.sizes(scale)[0].count, forecast_of(planned, scale)
+    assert expected.ways is not None
+    seconds, events = [], []
+    for most in (len(planned.schedule), 0):
+        monkeypatch.setattr(fluid, "FINE_SENDS", most)
+        model = Fluid(expected.emulated, planned.sends(count, scale.time_dilation), expected.ways, experiment.mtu)
+        found = model.run()
+        seconds.append(found.seconds)
+        events.append(len(np.unique(model.arrived_s)))
+        carried = found.bytes_by_intf
+    assert seconds[1] == pytest.approx(seconds[0], rel=0.04)
+    assert events[1] * 3 < events[0]
+    assert found.seconds >= max(n * 8e-6 / expected.emulated.link_of(i).rate_mbps for i, n in carried.items()) * 0.99
