@@ -29,7 +29,7 @@ class ClosedForm:
 
 
 def closed_form(collective: str, algorithm: str, n_ranks: int) -> ClosedForm | None:
-    """None for an algorithm that has none here: unequal links (hierarchical), helpers."""
+    """None where there is none here: unequal links (hierarchical), helpers, pipelined trees."""
     form = _FORMS.get((collective, algorithm))
     return form(n_ranks) if form and n_ranks > 1 else None
 
@@ -46,9 +46,9 @@ def _halving(n: int) -> ClosedForm:
     return ClosedForm(2 * _floor_log2(n) + folded, 2 * (members - 1) / members + folded)
 
 
-def _recursive_doubling(n: int) -> ClosedForm:
-    folded = 2 if n & (n - 1) else 0
-    return ClosedForm(_floor_log2(n) + folded, _floor_log2(n) + folded)
+def _recursive_doubling(n: int) -> ClosedForm | None:
+    """Of 2^k ranks: others fold in beside what is under way."""
+    return None if n & (n - 1) else ClosedForm(_floor_log2(n), _floor_log2(n))
 
 
 def _chain(n: int) -> ClosedForm:
@@ -65,7 +65,7 @@ def _to_all(n: int) -> ClosedForm:
     return ClosedForm(1, (n - 1) / n)
 
 
-_FORMS: dict[tuple[str, str], Callable[[int], ClosedForm]] = {
+_FORMS: dict[tuple[str, str], Callable[[int], ClosedForm | None]] = {
     ("all_reduce", "ring"): _around(2),
     ("all_reduce", "halving-doubling"): _halving,
     ("all_reduce", "doubling-halving"): _halving,
@@ -79,7 +79,6 @@ _FORMS: dict[tuple[str, str], Callable[[int], ClosedForm]] = {
     ("broadcast", "ring"): _chain,
     ("broadcast", "binomial"): _binomial,
     ("reduce", "ring"): _chain,
-    ("reduce", "binomial"): _binomial,
     ("sendrecv", "direct"): lambda _: ClosedForm(1, 1.0),
 }
 
