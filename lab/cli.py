@@ -340,12 +340,9 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab.commands import algorithms
-    from lab.planning import forecast
+    from lab.commands import predicting
 
-    asked = _experiment(arguments)
-    show = algorithms.predict if algorithms.are_several(asked) else forecast.show
-    show(asked, as_json=arguments.json)
+    predicting.show(_experiment(arguments), as_json=arguments.json)
     return 0
 
 

@@ -16,14 +16,14 @@ What is not in it: losses, TCP's start, the CPU.
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
 
 from lab.model.wire import Floats, Ints, Paths, Sends, Wire, totals, transpose
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
 from traffic.ranges import ranges
 
 # Events closer together than this are one: far below a frame's time, far above float64's rounding of a run's seconds.
@@ -82,19 +82,26 @@ class Prediction:
 
 
 def prediction(fabric: Fabric, paths: Paths, wire: Wire, seconds: float, model: str) -> Prediction:
-    busy_s = wire.carried / wire.rate_bytes_s
-    bytes_by_intf = dict(zip(paths.intfs, wire.carried.tolist(), strict=True))
+    return over_links(fabric, paths.ports, wire.carried, wire.rate_bytes_s, seconds, model)
+
+
+def over_links(
+    fabric: Fabric, ports: Sequence[Port], carried: Floats, rate_bytes_s: Floats, seconds: float, model: str
+) -> Prediction:
+    """ports: of each link its egress; carried, rate_bytes_s: (links,)."""
+    busy_s = carried / rate_bytes_s
+    bytes_by_intf = {port.intf: n for port, n in zip(ports, carried.tolist(), strict=True)}
     if not len(busy_s):
         return Prediction(seconds, "", bytes_by_intf, model)
     as_busy = busy_s >= busy_s.max() * (1 - _AS_BUSY)
     worst, less = int(np.argmax(as_busy)), busy_s[~as_busy]
     return Prediction(
         seconds=seconds,
-        bottleneck=fabric.direction(paths.ports[worst]),
+        bottleneck=fabric.direction(ports[worst]),
         bytes_by_intf=bytes_by_intf,
         model=model,
         tied=len(busy_s) - len(less) - 1,
-        ahead=float(busy_s[worst] / less.max(initial=0.0) - 1) if less.any() else math.inf,
+        ahead=float(busy_s[worst] / less.max() - 1) if less.any() else math.inf,
     )
 
 

@@ -3,7 +3,6 @@
 Where a path is unknown (lab/planning/ways.py says when) there is no prediction, and the reason says so.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +15,12 @@ from lab.errors import LabError
 from lab.model.fluid import Prediction
 from lab.model.predictor import MAX_STEP_SENDS, predict_over
 from lab.model.wire import Paths, queue_pair_connection
-from lab.planning.experiment import Experiment
-from lab.planning.helpers import told
-from lab.planning.plan import Plan, Size, plan, wire_flows
+from lab.planning.plan import Plan, Size, wire_flows
 from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
 from lab.planning.ways import Unknown, ways
-from lab.planning.workload import step_columns, step_lines
+from lab.planning.workload import step_columns
 from lab.rows import json_value
 from topologies import Fabric, Port
-from topologies.units import format_rate, format_size
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
@@ -112,53 +108,23 @@ def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     return forecast(planned, emulated, wire_flows(planned, emulated))
 
 
-def show(experiment: Experiment, *, as_json: bool) -> None:
-    """`run_topo.py predict`: prints the expectation for each size. Needs no root and builds nothing."""
-    planned = plan(experiment)
-    if as_json:
-        print(json.dumps(rows(planned)))
-        return
-    scale, expected, found = _expected(planned)
-    experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
-    print(
-        f"{planned.fabric.name}, {planned.ranks} ranks, {planned.collective} {planned.algorithm}, {planned.routing}, {nic}"
-    )
-    print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
-    if planned.helpers:
-        print(f"helpers: {told(planned.fabric, planned.helpers)}")
-    print(f"roofline: {planned.cut}")
-    print(f"{'size':>10} {'roofline (us)':>14} {'predicted (us)':>15} {'ratio':>7} {'busbw (GB/s)':>13}  busiest link")
-    for size, prediction in found:
-        row = _row(expected, size, prediction, scale)
-        figures = (f"{row['predicted_s'] * 1e6:.1f}", f"{row['ratio']:.3f}", f"{row['busbw_gbytes_s']:.2f}")
-        predicted, ratio, busbw = ("N/A" if text == "nan" else text for text in figures)
-        print(
-            f"{format_size(row['size_bytes']):>10} {row['roofline_s'] * 1e6:>14.1f} {predicted:>15} {ratio:>7} {busbw:>13}  "
-            f"{row['bottleneck']}"
-        )
-        for line in step_lines(expected.jobs(prediction, scale)):
-            print(line)
-    if expected.untimed:
-        print(f"no prediction: {expected.untimed}")
-
-
 def rows(planned: Plan) -> list[dict[str, Any]]:
     """What `predict --json` prints."""
-    scale, expected, found = _expected(planned)
+    scale, expected, found = expected_of(planned)
     return [
-        {name: json_value(value) for name, value in _row(expected, size, prediction, scale).items()}
+        {name: json_value(value) for name, value in row(expected, size, prediction, scale).items()}
         for size, prediction in found
     ]
 
 
-def _expected(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
+def expected_of(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
     """At the scale that was asked for, or a typical machine's."""
     scale = planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
     expected = forecast_of(planned, scale)
     return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
 
 
-def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
+def row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
     roofline = expected.roofline_s(size, scale)
     predicted_s = scale.hardware_s(found.seconds) if found else math.nan
     return {
@@ -169,5 +135,6 @@ def _row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale)
         "ratio": predicted_s / roofline,
         "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
         "bottleneck": found.bottleneck if found else "",
+        "model": found.model if found else "",
         **step_columns(expected.jobs(found, scale), expected.plan.workload),
     }
