@@ -12,10 +12,10 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from controller import POLICIES, Policy, policy_for, rules_of
-from controller.circuits.device import DEVICES, Manner, parse_device
+from controller.circuits.device import DEVICES, InTheDark, Manner, parse_device
 from controller.circuits.plan_file import circuits_from_data
 from controller.circuits.routing import OverCircuits
 from controller.circuits.uplinks import check_radix, uplinks
@@ -54,7 +54,7 @@ def arguments() -> argparse.ArgumentParser:
         "--circuits", help="circuits that are set from the start, as PUT /circuits takes them: a JSON file"
     )
     parser.add_argument(
-        "--in-the-dark", choices=("drop", "divert"), default="drop", help="what packets meet meanwhile (default drop)"
+        "--in-the-dark", choices=get_args(InTheDark), default="drop", help="what packets meet meanwhile (default drop)"
     )
     parser.add_argument(
         "--make-before-break", action="store_true", help="set new circuits before old ones go, where ports allow"

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from controller.circuits.changing import CrossConnects, Phase, check_bijective, reconfiguration, rules_of
-from controller.circuits.device import Manner
+from controller.circuits.device import MOST_OF_REQUESTED, Manner
 from controller.circuits.plan_file import circuits_from_data, texts_of
 from controller.circuits.routing import Circuits, OverCircuits, Ways
 from controller.circuits.uplinks import uplinks
 from controller.plan_runner import PlanRunner
 from controller.ryu_compat import hub
 from topologies.errors import EmulationError, Refused
+from topologies.gate import Gate
 from topologies.shaping import OCS_ROLE
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ log = logging.getLogger("controller")
 
 # Packet switches confirm within milliseconds; one that does not for so long has gone.
 _SETTLE_S, _POLL_S = 10.0, 0.001
+# Without a frame for so long a link is out of use; some milliseconds are what a frame takes through a busy machine's switches.
+_QUIET_S = 0.01
 _REMEMBERED = 20_000
-# Beyond this the dark time is the software's, not the device's.
-_MOST_OF_REQUESTED = 1.5
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Light:
 
     @property
     def is_met(self) -> bool:
-        return self.achieved_us <= _MOST_OF_REQUESTED * self.requested_us
+        return self.achieved_us <= MOST_OF_REQUESTED * self.requested_us
 
 
 class CircuitChanger:
@@ -62,6 +63,13 @@ class CircuitChanger:
         self._shining: dict[tuple[str, int], Light] = {}
         fabric = app.state.fabric
         self.uplinks = uplinks(fabric)
+        self._gate = Gate() if manner.in_the_dark == "hold" else None
+        # At the other end of the cable in a port of an optical switch.
+        self._at_port = {
+            (up.ocs, up.ocs_port): next(p.intf for p in fabric.ports_of(up.switch) if p.number == up.port)
+            for its in self.uplinks.of
+            for up in its
+        }
         self._ports = {
             s.name: [p.number for p in fabric.ports_of(s.name)] for s in fabric.switches if s.role == OCS_ROLE
         }
@@ -101,14 +109,16 @@ class CircuitChanger:
             raise EmulationError(f"{missing[0]} is not connected: its circuits stay as they are")
         self.n_changes += 1
         kept = {ocs: dict(its.items() & wanted[ocs].items()) for ocs, its in present.items()}
-        diverting = self._manner.in_the_dark == "divert"
-        self._route(kept if diverting else present)
+        if self._manner.in_the_dark == "hold":
+            self._hold(present, wanted)
+        else:
+            self._route(kept if self._manner.in_the_dark == "divert" else present)
         torn = {ocs: hub.Event() for ocs in planned}
         threads = [
             hub.spawn(self._carry_out, ocs, phases, dark_us, torn[ocs], raise_error=True)
             for ocs, phases in planned.items()
         ]
-        if not diverting:
+        if self._manner.in_the_dark == "drop":
             # Routes change while it is dark, so that new circuits carry from when they are up; before, they would lead to
             # where the old ones went.
             for event in torn.values():
@@ -116,11 +126,51 @@ class CircuitChanger:
             self._route(wanted)
         found = [light for thread in threads for light in thread.wait()]
         self._route(None)
+        if self._gate:
+            self._release(present, wanted)
         late = [light for light in found if not light.is_met]
         if late:
             worst = max(light.achieved_us for light in late)
             log.warning("change %d: dark for %.0f us, %.0f were asked for", self.n_changes, worst, dark_us)
         return found
+
+    def _hold(self, present: Circuits, wanted: Circuits) -> None:
+        """What has a way by circuits that come waits before them from now on; what is on its way by those that go gets there."""
+        assert self._gate
+        ending = [(ocs, i) for ocs, its in present.items() for i in its if i not in wanted[ocs]]
+        self._gate.shut(source for source, _ in self._coming(present, wanted))
+        self._route(wanted)
+        self._await_quiet([self._at_port[at] for at in ending])
+
+    def _release(self, present: Circuits, wanted: Circuits) -> None:
+        """Lets go what was held, when its circuit really carries: what was dropped in the dark the optical switch drops from its
+        cache for as long as it has not compared that with its rules."""
+        assert self._gate
+        coming = self._coming(present, wanted)
+        self._gate.await_light(coming, _SETTLE_S, hub.sleep)
+        self._gate.open(source for source, _ in coming)
+
+    def _coming(self, present: Circuits, wanted: Circuits) -> list[tuple[str, str]]:
+        """(the interface that sends into it, the one that receives from it) of each cross-connect to be set."""
+        return [
+            (self._at_port[ocs, i], self._at_port[ocs, o])
+            for ocs, its in wanted.items()
+            for i, o in sorted(its.items() - present[ocs].items())
+        ]
+
+    def _await_quiet(self, intfs: list[str]) -> None:
+        """Until nothing waits in their queues and nothing more has come: a switch's cached flows follow its rules later than it
+        confirms them."""
+        assert self._gate
+        deadline = time.monotonic() + _SETTLE_S
+        before = -1
+        while time.monotonic() < deadline:
+            waiting, passed = self._gate.waiting_and_passed(intfs)
+            if not waiting and passed == before:
+                return
+            before = passed
+            hub.sleep(_QUIET_S)
+        log.warning("change %d: traffic still took circuits that go", self.n_changes)
 
     def _carry_out(self, ocs: str, phases: list[Phase], dark_us: float, torn: Any) -> list[Light]:
         """In a green thread for each optical switch: its phases, in time. torn: an event, set when nothing is torn down any

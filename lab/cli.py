@@ -22,6 +22,7 @@ from lab.machine import probes
 from lab.planning.experiment import (
     ADDRESSING,
     IN_THE_DARK,
+    LOSSLESS,
     NOT_OF_THE_TRAFFIC,
     PLACEMENTS,
     RELIABILITIES,
@@ -30,6 +31,7 @@ from lab.planning.experiment import (
     load,
     parse_mtu,
     seconds,
+    whole_number,
 )
 from lab.planning.sending import TCP_CONGESTION_CONTROLS
 from lab.planning.workload import Stragglers
@@ -81,6 +83,9 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
+    "rate_limit": ((), "RATE", "of rocev2: at which each queue pair sends at most, in hardware units; what it reached is said"),
+    "ack_timeout": ((), "TIME", "of rocev2: until packets without acknowledgement are sent again (default: above full queues)"),
+    "lossless": ((), "NAME", f"of rocev2: {', '.join(LOSSLESS)}, end to end, in place of PFC: no more is sent than queues hold"),
     "placement": ((), "NAME", ", ".join(PLACEMENTS)),
     "ranks": ((), "N", "number of ranks (default: every host)"),
     "min_bytes": (("--minbytes",), "SIZE", "smallest size, as in nccl-tests: K, M and G are powers of two"),
@@ -91,6 +96,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "flows_per_host": ((), "N", "of a traffic pattern: connections of each host that sends"),
     "group_size": ((), "N", "of group_shift: ranks in a group"),
     "group_shift": ((), "N", "of group_shift: group i sends to group i + N"),
+    "hot_share": ((), "SHARE", "of all_to_all_v: of what a rank sends, to the one half the ranks further; the rest evenly"),
     "workload": ((), "MODEL[:K=V,...]", f"a training step in place of a collective: {', '.join(MODELS)}"),
     "split": ((), "tp=N,pp=N,...", "of the workload over the ranks: tp, cp, dp, pp, ep (default: dp alone)"),
     "training": ((), "K=V,...", f"of the workload: {', '.join(f.name for f in fields(Training))}"),
@@ -200,9 +206,21 @@ def _experiment_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     _experiment_options(parser)
+    parser.add_argument(
+        "--pcap",
+        metavar="HOST[,A->B...]",
+        help="capture at these hosts and links: <interface>.pcapng in the results folder",
+    )
     parser.add_argument("--out", metavar="DIR", help="results folder (default: results/<date>-<topology>-<collective>)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON instead of the table")
     parser.add_argument("--publish", metavar="PORT", type=int, help="show the lab's REST API on this host's loopback")
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE.pcapng", help="of --pcap, or any; several points are put together"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _describe_options(parser: argparse.ArgumentParser) -> None:
@@ -267,6 +285,21 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="default: the terminal")
 
 
+def _sweep_options(parser: argparse.ArgumentParser) -> None:
+    _experiment_options(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the cells' results are kept (default: results/sweep-<FILE's name>)"
+    )
+    parser.add_argument(
+        "--predict", action="store_true", help="what the model expects of every cell; runs none, needs no root"
+    )
+    parser.add_argument("--parallel", metavar="N", default="1", help="cells at a time: they share this machine's CPUs")
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="scheduler of a Dask cluster, whose workers run the cells, as root"
+    )
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+
+
 def _lab_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", help="its id, from `ps` (not needed when one lab runs)")
 
@@ -282,12 +315,37 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="./FILE.py or ./FILE.py:NAME: a topology or a routing policy of your own")
+    parser.add_argument(
+        "file", help="./FILE.py or ./FILE.py:NAME: a topology, policy or scheduler of your own; or a lab's answers.toml"
+    )
 
 
 def _compare_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", help="a results folder, or nccl-tests output (text or JSON)")
-    parser.add_argument("b", help="another")
+    parser.add_argument(
+        "a", help="a results folder, or nccl-tests output (text, JSON, with NCCL_DEBUG's lines or without)"
+    )
+    parser.add_argument("others", nargs="*", metavar="b", help="others, each compared with the first")
+    parser.add_argument("--svg", metavar="FILE", help="draw the curves over each other")
+    group = parser.add_argument_group("beside what a fabric should give, for the ranks and sizes of the first")
+    group.add_argument(
+        "--fabric", metavar="NAME|FILE.toml", help="a topology as --topology takes it, or an experiment file"
+    )
+    group.add_argument("--link-rate", metavar="RATE", help="of its links, if not its own")
+    group.add_argument("--routing", metavar="NAME", help="if not its own: ecmp")
+    group.add_argument("--algorithm", metavar="NAME", help="that ran, where the output does not say")
+    group.add_argument("--ranks", metavar="N", help="where the output does not say")
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="a results folder")
+
+
+def _bmwg_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("procedures", nargs="*", metavar="NAME", help="of --list, or all")
+    parser.add_argument("--list", action="store_true", help="show them with the time that they take, and those not run")
+    parser.add_argument(
+        "--out", metavar="DIR", help="results and report (default: results/bmwg); what is valid there stays"
+    )
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -309,9 +367,11 @@ def _run(arguments: Arguments) -> int:
 
     asked = _experiment(arguments)
     if algorithms.are_several(asked):
+        if arguments.pcap is not None:
+            raise LabError("--pcap is for one algorithm: name one with --algorithm")
         return algorithms.run(asked, out=arguments.out, as_json=arguments.json, publish=arguments.publish)
     output: Output = "json" if arguments.json else "table"
-    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish)
+    return launch.run(asked, out=arguments.out, output=output, publish=arguments.publish, pcap=arguments.pcap)
 
 
 def _cli(arguments: Arguments) -> int:
@@ -353,6 +413,31 @@ def _export(arguments: Arguments) -> int:
     return 0
 
 
+def _sweep(arguments: Arguments) -> int:
+    from lab.commands import sweep
+    from lab.planning.grid import load_grid
+
+    file = arguments.experiment
+    if not file:
+        raise LabError("sweep needs a file with a [grid], such as experiments/sweep-routing.toml")
+    grid = load_grid(file, {key: getattr(arguments, key, None) for key in (*_OPTIONS, "in_place")})
+    status = 0
+    if arguments.predict:
+        table = sweep.predicted(grid)
+    else:
+        if not arguments.dask:
+            probes.require_root()
+        folder = Path(arguments.out or Path("results") / f"sweep-{Path(file).stem}").expanduser().resolve()
+        at_a_time = whole_number(1, 64)("--parallel", arguments.parallel)
+        table, status = sweep.run(grid, folder, at_a_time=at_a_time, dask=arguments.dask)
+        terminal.warn(f"results: {folder}")
+    if arguments.json:
+        terminal.show(sweep.as_json(table))
+    else:
+        sweep.show(table, grid)
+    return status
+
+
 def _doctor(arguments: Arguments) -> int:
     from lab.machine import doctor
 
@@ -390,12 +475,32 @@ def _check(arguments: Arguments) -> int:
     return check.check_file(arguments.file)
 
 
-def _compare(arguments: Arguments) -> int:
-    from lab.reporting.compare import compare
+def _inspect(arguments: Arguments) -> int:
+    from lab.commands import inspecting
 
-    text, comparable = compare(Path(arguments.a), Path(arguments.b))
-    print(text)
-    return 0 if comparable else 1
+    inspecting.show(arguments.files, as_json=arguments.json)
+    return 0
+
+
+def _compare(arguments: Arguments) -> int:
+    from lab.commands import compare
+
+    return compare.run(arguments)
+
+
+def _report(arguments: Arguments) -> int:
+    from lab.reporting import results
+
+    print(results.write_report(Path(arguments.folder)))
+    return 0
+
+
+def _bmwg(arguments: Arguments) -> int:
+    from lab.commands import bmwg
+
+    if arguments.list or not arguments.procedures:
+        return bmwg.show()
+    return bmwg.run(arguments.procedures, out=arguments.out)
 
 
 Command = tuple[Callable[[Arguments], int], Callable[[argparse.ArgumentParser], None], str]
@@ -403,6 +508,8 @@ COMMANDS: dict[str, Command] = {
     "run": (_run, _run_options, "run an experiment (what happens without a command); needs root"),
     "describe": (_describe, _describe_options, "what a fabric consists of: counts, bisection, cost, drawing"),
     "predict": (_predict, _predict_options, "what the model expects of an experiment, at any size"),
+    "sweep": (_sweep, _sweep_options, "every combination of a file's [grid], in one table; needs root"),
+    "bmwg": (_bmwg, _bmwg_options, "procedures of the IETF BMWG drafts on AI fabrics, and their report; needs root"),
     "export": (_export, _export_options, "the schedule that would run, for others' programs"),
     "cli": (_cli, _cli_options, "bring the fabric and its controller up, give the Mininet prompt; needs root"),
     "exec": (_exec, _exec_options, "run a program of your own once per rank, over the fabric; needs root"),
@@ -410,6 +517,12 @@ COMMANDS: dict[str, Command] = {
     "ps": (_ps, _no_options, "list running labs; needs root"),
     "shell": (_shell, _shell_options, "enter a running lab; needs root"),
     "stop": (_stop, _lab_option, "end a running lab; needs root"),
-    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested"),
-    "compare": (_compare, _compare_options, "two results side by side, or a result and nccl-tests output"),
+    "check": (_check, _check_options, "test a topology or policy of your own as ours are tested; a lab's answers"),
+    "inspect": (_inspect, _inspect_options, "captures of --pcap as a table of flows"),
+    "report": (_report, _report_options, "make a results folder's report.html again"),
+    "compare": (
+        _compare,
+        _compare_options,
+        "results side by side, nccl-tests output among them, and beside a prediction",
+    ),
 }

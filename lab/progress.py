@@ -12,15 +12,19 @@ class Progress:
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self._tty = sys.stderr.isatty()
-        self._started = time.monotonic()
+        self.started = time.monotonic()
         self._shown = ""
 
     def step(self, text: str) -> None:
         if self.quiet or text == self._shown:
             return
         self._shown = text
-        line = f"[{time.monotonic() - self._started:5.1f} s] {text}"
+        line = self.line(text)
         terminal.write(f"\r\033[K{line}" if self._tty else f"{line}\n", sys.stderr)
+
+    def line(self, text: str) -> str:
+        """With the seconds since the start."""
+        return f"[{time.monotonic() - self.started:5.1f} s] {text}"
 
     def done(self) -> None:
         """Clear the line, so that what follows starts clean."""

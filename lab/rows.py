@@ -20,6 +20,8 @@ DATAPATHS = {
     "system": "kernel datapath",
     "netdev": "userspace datapath (this kernel has no openvswitch module)",
 }
+# How the note begins that says why there is none.
+NO_PREDICTION = "no prediction: "
 # What a run shows on standard output.
 Output = Literal["table", "json", "nothing"]
 Level = Literal["ok", "degraded", "invalid"]
@@ -27,12 +29,12 @@ Level = Literal["ok", "degraded", "invalid"]
 
 @dataclass(frozen=True)
 class InPlace:
-    """The in-place half of nccl-tests' row, hardware units."""
+    """The in-place half of nccl-tests' row, hardware units. wrong: None = not compared."""
 
     time_s: float
     algbw_gbytes_s: float
     busbw_gbytes_s: float
-    wrong: int
+    wrong: int | None
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,9 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
-    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py).
+    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py). delivered: share of the data that came;
+    where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that came to links that mark, and
+    those marked, over all such links.
     """
 
     fabric: str
@@ -66,7 +70,7 @@ class RowResult:
     cv: float
     algbw_gbytes_s: float
     busbw_gbytes_s: float
-    wrong: int
+    wrong: int | None
     roofline_s: float
     jct_ratio: float
     predicted_s: float
@@ -88,6 +92,9 @@ class RowResult:
     naks: int = 0
     cnps: int = 0
     timeouts: int = 0
+    delivered: float = 1.0
+    ecn_seen: int = 0
+    ecn_marked: int = 0
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})
@@ -108,8 +115,8 @@ ROW_COLUMNS = tuple(f.name for f in fields(RowResult) if f.metadata.get("column"
 @dataclass(frozen=True)
 class IterationRecord:
     """One timed iteration. started_s: emulated seconds since the run's start; emulated_s and time_s: its duration;
-    slowest_rank: the rank that completed last; sender_share_mean, sender_share_worst: of the sending hosts' goodputs over
-    their NICs' rates."""
+    slowest_rank: the rank that completed last; wrong: None = not compared; sender_share_mean, sender_share_worst: of the
+    sending hosts' goodputs over their NICs' rates."""
 
     collective: str
     algorithm: str
@@ -120,7 +127,7 @@ class IterationRecord:
     emulated_s: float
     time_s: float
     slowest_rank: int
-    wrong: int
+    wrong: int | None
     sender_share_mean: float
     sender_share_worst: float
 
@@ -133,7 +140,9 @@ class LinkSamples:
     """Counters of every egress interface over time.
 
     at_s: (samples,) emulated seconds since the run's start; intfs: (interfaces,); links: their directions, as
-    'leaf1->spine2'; kinds: of the links, as 'scale-out' or 'scale-up'; bytes_sent: (samples, interfaces), cumulative.
+    'leaf1->spine2'; kinds: of the links, as 'scale-out' or 'scale-up'; bytes_sent, packets_sent: (samples, interfaces),
+    cumulative. queue_at_s: (readings,), fewer; queue_bytes, queue_drops: (readings, interfaces) that wait, and frames dropped so
+    far; -1 where a queue is not seen, as a host's own. What was not counted is empty.
     """
 
     at_s: NDArray[np.float64]
@@ -141,9 +150,26 @@ class LinkSamples:
     links: tuple[str, ...]
     kinds: tuple[str, ...]
     bytes_sent: NDArray[np.int64]
+    packets_sent: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    queue_at_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    queue_bytes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    queue_drops: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
 
-LINK_COLUMNS = ("at_s", "intf", "link", "kind", "bytes_sent")
+LINK_COLUMNS = ("at_s", "intf", "link", "kind", "bytes_sent", "packets_sent", "queue_bytes", "queue_drops")
+
+
+@dataclass(frozen=True)
+class CpuSamples:
+    """CPU seconds of the lab's components. at_s: (readings,) emulated seconds since the run's start; components: their names;
+    cpu_s: (readings, components), cumulative."""
+
+    at_s: NDArray[np.float64]
+    components: tuple[str, ...]
+    cpu_s: NDArray[np.float64]
+
+
+CPU_COLUMNS = ("at_s", "component", "cpu_s")
 
 
 @dataclass(frozen=True)
@@ -161,6 +187,60 @@ class LinkTotal:
     planned_bytes: float
     dropped: int
     utilisation: float
+
+
+LINK_TOTAL_COLUMNS = tuple(f.name for f in fields(LinkTotal))
+
+
+@dataclass(frozen=True)
+class GroupBalance:
+    """How evenly one switch's parallel uplinks were used during one row's timed iterations.
+
+    stage: of the network, counted from the accelerators: 1 = their switches; flows: the plan's, that leave through these links
+    (0 where no path is known); mmr, jfi: of the bytes counted; the others: what `flows` equal flows give when each is hashed
+    by itself onto `links` equal links, mean and central 95 % (nan without flows).
+    """
+
+    size_bytes: int
+    stage: int
+    switch: str
+    links: int
+    flows: int
+    bytes_sent: int
+    mmr: float
+    jfi: float
+    mmr_expected: float
+    mmr_low: float
+    mmr_high: float
+    jfi_expected: float
+    jfi_low: float
+    jfi_high: float
+
+
+BALANCE_COLUMNS = tuple(f.name for f in fields(GroupBalance))
+
+# What a rank does: `send` and `receive` while a message of its own, or to it, is under way; `wait` = none of the others.
+SPAN_KINDS = ("compute", "send", "receive", "wait")
+
+
+@dataclass(frozen=True)
+class RankSpans:
+    """One iteration of one row, rank by rank; hardware times since its start.
+
+    rank, kind: (spans,) int, places in SPAN_KINDS; begin_s, end_s: (spans,). resolution_s: shorter gaps within one kind are
+    left out, so that a long schedule's spans stay few. `wait` ends with the rank's last operation.
+    """
+
+    size_bytes: int
+    iteration: int
+    resolution_s: float
+    rank: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    begin_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+
+
+SPAN_COLUMNS = ("size_bytes", "iteration", "resolution_s", "rank", "kind", "begin_s", "end_s")
 
 
 @dataclass(frozen=True)
@@ -220,7 +300,7 @@ class RunRecord:
 
     experiment, fabric (what `describe` gives, with 'graph'), scale, machine: plain data for the manifest.
     hosts: rank -> host name; helpers: the algorithm's, and roofline: what it is made of, in words; notes: sentences for the
-    reader, e.g. on collisions.
+    reader, e.g. on collisions; findings: what was wrong with the fabric or beside it, by row: size_bytes, kind, element, detail.
     """
 
     experiment: Mapping[str, Any]
@@ -238,6 +318,10 @@ class RunRecord:
     iterations: list[IterationRecord] = field(default_factory=list)
     links: list[LinkSamples] = field(default_factory=list)
     link_totals: list[LinkTotal] = field(default_factory=list)
+    balance: list[GroupBalance] = field(default_factory=list)
+    spans: list[RankSpans] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     circuits: list[CircuitRecord] = field(default_factory=list)
     circuit_totals: list[CircuitTotal] = field(default_factory=list)
+    cpu: list[CpuSamples] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)

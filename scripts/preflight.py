@@ -10,6 +10,7 @@ from pathlib import Path
 # module -> the packages that have to fit together for it
 MODULES = {
     "mininet.net": ("setuptools",),
+    "matplotlib.figure": ("matplotlib", "numpy", "contourpy", "pillow"),
     "pandas": ("pandas", "numpy"),
     "pyarrow.parquet": ("pyarrow", "numpy"),
     "pyroute2": ("pyroute2",),

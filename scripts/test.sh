@@ -21,3 +21,9 @@ SETUP_WITHOUT_DEV='' bounded 30m scripts/setup.sh
 bounded 10m "${as_owner[@]}" scripts/check.sh
 bounded 20m "${as_owner[@]}" .venv/bin/python -m pytest --numprocesses=auto tests/unit
 PYTHONDONTWRITEBYTECODE=1 bounded 40m .venv/bin/python -m pytest -p no:cacheprovider tests/emulation
+
+# In a machine of its own, because this kernel may lack what these tests need.
+status=0
+bounded 30m scripts/vm.sh test || status=$?
+[ "$status" -ne 77 ] || { echo 'test.sh: skipped: tests/vm, for the reason above' && exit; }
+exit "$status"

@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from lab.machine import probes
+from topologies import ovs_daemons
 
-EMULATION = Path(__file__).parent / "emulation"
+EMULATION, VM = (Path(__file__).parent / name for name in ("emulation", "vm"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     probes.complete_path()
     for item in items:
-        if EMULATION in item.path.parents:
+        if EMULATION in item.path.parents or VM in item.path.parents:
             item.add_marker(pytest.mark.emulation)
+        if VM in item.path.parents:
+            item.add_marker(pytest.mark.full_kernel)
         if reason := unmet_need(item):
             item.add_marker(pytest.mark.skip(reason=reason))
 
@@ -29,11 +32,21 @@ def unmet_need(item: pytest.Item) -> str:
     if missing:
         packages = {probes.OPTIONAL_TOOLS[tool][0] if tool in probes.OPTIONAL_TOOLS else tool for tool in missing}
         return f"{', '.join(missing)} missing: apt-get install {' '.join(sorted(packages))}"
-    if item.get_closest_marker("emulation"):
-        return cannot_emulate()
+    if item.get_closest_marker("emulation") and (reason := cannot_emulate()):
+        return reason
+    if item.get_closest_marker("full_kernel") and not has_full_kernel():
+        return "this kernel lacks openvswitch, netem or RED: scripts/vm.sh test"
     if item.get_closest_marker("root") and os.geteuid() != 0:
         return "needs root: sudo scripts/test.sh"
     return ""
+
+
+@cache
+def has_full_kernel() -> bool:
+    """scripts/vm.sh says that it has, so that in its machine nothing is skipped."""
+    if "VM_TEST" in os.environ:
+        return True
+    return ovs_daemons.find_datapath() == "system" and "netem" in probes.usable_qdiscs()
 
 
 @cache

@@ -1,7 +1,8 @@
 """What people's scripts read in a results folder: its files, and the columns of its rows in the design's order."""
 
 FILES = {
-    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "nccl.json", "report.html",
+    "manifest.json", "results.csv", "results.parquet", "iterations.parquet", "links.parquet", "link_totals.parquet",
+    "cpu.parquet", "balance.parquet", "spans.parquet", "nccl.json", "report.html",
 }  # fmt: skip
 COLUMNS = [
     "fabric", "routing", "collective", "algorithm", "transport", "ranks", "placement", "rate_scale", "size_scale",
@@ -9,4 +10,6 @@ COLUMNS = [
     "time_p99_s", "cv", "algbw_gbytes_s", "busbw_gbytes_s", "wrong", "roofline_s", "jct_ratio", "predicted_s", "bottleneck",
     "mmr", "jfi", "dropped_fabric", "dropped_host", "retransmits", "verdict", "reason", "calc_s", "communication_s", "exposed_s",
     "bubble", "parallel_efficiency", "mfu", "out_of_order", "naks", "cnps", "timeouts",
+    "delivered",
+    "ecn_seen", "ecn_marked",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from topologies import (
     offloads,
     ovs_bridges,
     ovs_daemons,
+    ovs_kernel,
     ovs_sockets,
     wires,
 )
@@ -32,7 +33,7 @@ from topologies.impairments import NO_IMPAIRMENTS, EgressCounts, Impairments, im
 from topologies.netlink import Request
 from topologies.netlink_readings import Counters, LinkReader
 from topologies.netlink_requests import End
-from topologies.shaping import Finding, Held, findings, require_mtu, shape, shapes
+from topologies.shaping import Finding, Held, at_another_rate, findings, require_mtu, shape, shapes
 from topologies.tcp_buffers import tcp_buffers
 from topologies.tcp_timeout import least_timeout_ms
 
@@ -94,7 +95,7 @@ class Emulation:
         self.impairments = impairments
         self.progress = progress
         self.run_dir = run_dir
-        self.shapes = shapes(fabric, mtu, impairments.queue_frames)
+        self.shapes = shapes(fabric, mtu, impairments.queue_frames, impairments.hold_us)
         # A queue that was asked for may be far deeper than it ever is full.
         self._least_timeout_ms = least_timeout_ms(shapes(fabric, mtu).values())
         self._delayed = [link for link in fabric.links if link.delay_us]
@@ -105,6 +106,7 @@ class Emulation:
         self._programs: EgressPrograms | None = None
         self._hop: HopProcess | None = None
         self.uses_hop = False
+        self._kernel_lost = 0
         self._reader: LinkReader | None = None
         self._reader_lock = Lock()
 
@@ -283,7 +285,7 @@ class Emulation:
         """After the ports are added, because adding a port to a bridge wipes its interface's qdisc."""
         index = netlink.indexes()
         held = netlink_readings.read_shaping([p.intf for p in self._switch_ports(switches) if p.intf in self.shapes])
-        bare = [intf for intf, found in held.items() if found.kind != "htb"]
+        bare = [intf for intf, found in held.items() if found.kind != self.shapes[intf].kind]
         netlink.apply([r for intf in bare for r in netlink_requests.shaping(index[intf], intf, self.shapes[intf])])
         self._attach_programs(port.intf for port in self._switch_ports(switches))
 
@@ -359,14 +361,26 @@ class Emulation:
 
     def backlog_drops(self) -> dict[str, int]:
         """Frames that left an interface and that the far end did not take (its receive backlog was full, its MTU too
-        small): interface -> frames. No queue of the fabric lost them."""
+        small) or a delay line had no room for: interface -> frames. No queue of the fabric lost them."""
 
         def drops() -> dict[str, int]:
             return {intf: counters.tx_dropped for intf, counters in netlink_readings.link_counters().items()}
 
         mine = {port.intf for link in self.fabric.links for port in link.ports}
         found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
-        return {intf: n for here in found for intf, n in here.items() if intf in mine}
+        lost = {intf: n for here in found for intf, n in here.items() if intf in mine}
+        if self._delayed:
+            (in_the_middle,) = namespaces.each([(wires.NAMESPACE, self._delayed)], wires.drops)
+            for intf, n in in_the_middle.items():
+                lost[intf] += n
+        return lost
+
+    def datapath_drops(self) -> int:
+        """Frames lost inside Open vSwitch since last asked, or since the start."""
+        if self.datapath == "netdev":
+            return ovs_sockets.datapath_drops(ovs_daemons.switch_pid(self.run_dir))
+        before, self._kernel_lost = self._kernel_lost, ovs_kernel.lost_frames()
+        return self._kernel_lost - before
 
     def egress_counts(self) -> dict[str, EgressCounts]:
         """What the impairments did on every interface that has some, since the start."""
@@ -375,6 +389,10 @@ class Emulation:
     def hop_report(self) -> Report | None:
         """How the impairment hop kept its delays since last asked; None where there is none."""
         return self._hop.report() if self._hop else None
+
+    @property
+    def hop_pid(self) -> int | None:
+        return self._hop.pid if self._hop else None
 
     def set_up(self, intf: str, up: bool) -> None:
         """Take an interface down or up; up brings back route and neighbours, which the kernel drops with it."""
@@ -397,12 +415,12 @@ class Emulation:
         new = shape(rate_mbps, self.mtu, link.delay_us, self.impairments.queue_frames)
 
         def reshape(port: Port) -> None:
-            netlink.apply(netlink_requests.reshaping(netlink.index_of(port.intf), port.intf, new))
+            self.shapes[port.intf] = at_another_rate(self.shapes[port.intf], new)
+            netlink.apply(netlink_requests.reshaping(netlink.index_of(port.intf), port.intf, self.shapes[port.intf]))
             self._attach_programs([port.intf])
 
         for port in link.ports:
             if port.intf in self.shapes:
-                self.shapes[port.intf] = new
                 self._in_namespace(port, reshape)
 
     def _in_namespace(self, port: Port, work: Callable[[Port], None]) -> None:

@@ -31,6 +31,10 @@ class HopProcess:
             raise EmulationError("the impairment hop did not start: its error stands above")
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 

@@ -75,7 +75,8 @@ class Impairments:
 
     loss: probability of a frame. jitter_us: by which a link's delay varies, up and down. ecn_threshold_us: the wait above
     which a frame is marked, None = no marks. seed: of all that is random. queue_frames: that the queue of any link holds,
-    None = as `shaping.shape` has it.
+    None = as `shaping.shape` has it. hold_us: how long what is sent to an optical switch may have to wait for a circuit, None =
+    it does not wait.
     """
 
     loss: float = 0.0
@@ -83,6 +84,7 @@ class Impairments:
     ecn_threshold_us: float | None = None
     seed: int = 1
     queue_frames: int | None = None
+    hold_us: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss <= 1:

@@ -169,6 +169,9 @@ class FabricNet(WorkingIperf):
     def backlog_drops(self) -> dict[str, int]:
         return self.emulation.backlog_drops()
 
+    def datapath_drops(self) -> int:
+        return self.emulation.datapath_drops()
+
     def egress_counts(self) -> dict[str, EgressCounts]:
         return self.emulation.egress_counts()
 
@@ -179,6 +182,11 @@ class FabricNet(WorkingIperf):
 
     def hop_report(self) -> Report | None:
         return self.emulation.hop_report()
+
+    @property
+    def hop_pid(self) -> int | None:
+        """The impairment hop's process; None where there is none."""
+        return self.emulation.hop_pid
 
     def set_link_rate(self, link: Link, rate_mbps: float) -> None:
         self.emulation.set_link_rate(link, rate_mbps)

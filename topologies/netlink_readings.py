@@ -5,6 +5,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from topologies import tbf
+from topologies.inspected import LinkEnd
 from topologies.netlink import (
     CLASS,
     CLSACT_HANDLE,
@@ -23,7 +25,9 @@ from topologies.netlink import (
 from topologies.shaping import Held
 
 # linux/rtnetlink.h
-_RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 38, 40, 42, 94
+_RTM_GETLINK, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 18, 38, 40, 42, 94
+# linux/if_link.h; RTEXT_FILTER_SKIP_STATS: counters are most of a link's message.
+_IFLA_IFNAME, _IFLA_LINK, _IFLA_EXT_MASK, _IFLA_CARRIER, _SKIP_STATS = 3, 5, 29, 33, 8
 
 
 class Counters(NamedTuple):
@@ -83,6 +87,20 @@ def link_counters() -> dict[str, Counters]:
         reader.close()
 
 
+def link_ends() -> dict[str, LinkEnd]:
+    """Every interface of the caller's namespace."""
+    found = {}
+    body = struct.pack("=16xHHI", 8, _IFLA_EXT_MASK, _SKIP_STATS)
+    with open_socket() as link:
+        for data in dump(link, _RTM_GETLINK, body):
+            for _, _, payload in messages(data):
+                of = dict(attributes(payload[16:]))
+                index = struct.unpack_from("=4xi", payload)[0]
+                peer = struct.unpack("=I", of[_IFLA_LINK])[0] if _IFLA_LINK in of else 0
+                found[_text(of[_IFLA_IFNAME])] = LinkEnd(index, peer, of.get(_IFLA_CARRIER, b"\1") == b"\1")
+    return found
+
+
 # -- traffic control, as the kernel holds it ---------------------------------------------------------------------------
 
 # TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, ...
@@ -92,20 +110,54 @@ _TCMSG = struct.Struct("=4xiIII")
 
 def qdisc_drops() -> dict[str, int]:
     """Frames dropped by the root qdisc and below it, of every interface of the caller's namespace that has one."""
+    return {intf: counts.dropped for intf, counts in queue_counts().items()}
+
+
+def tbf_options() -> dict[str, bytes]:
+    """As the kernel holds them, of every interface of the caller's namespace whose root is TBF."""
+    names = dict(socket.if_nameindex())
+    roots = ((names[i], dict(attributes(data))) for i, _, parent, data in _qdiscs() if parent == TC_ROOT and i in names)
+    return {intf: found[_OPTIONS] for intf, found in roots if _text(found[_KIND]) == "tbf"}
+
+
+class QueueCounts(NamedTuple):
+    """Of one interface's root queue and what is below it: frames that wait now, frames dropped since it was made."""
+
+    waiting: int
+    dropped: int
+
+
+def queue_counts() -> dict[str, QueueCounts]:
+    """Of every interface of the caller's namespace that has a root queue."""
     names = dict(socket.if_nameindex())
     found = {}
     for index, _, parent, data in _qdiscs():
         if parent == TC_ROOT and index in names:
-            queue = dict(attributes(dict(attributes(data))[_STATS2]))[_STATS_QUEUE]
-            found[names[index]] = struct.unpack_from("=8xI", queue)[0]
+            found[names[index]] = QueueCounts(*struct.unpack_from("=I4xI", _stats(data)[_STATS_QUEUE]))
     return found
+
+
+def filter_drops() -> dict[str, int]:
+    """Frames dropped by filters, of every interface of the caller's namespace on which some may hang."""
+    names = dict(socket.if_nameindex())
+    return {
+        names[index]: struct.unpack_from("=8xI", _stats(data)[_STATS_QUEUE])[0]
+        for index, handle, _, data in _qdiscs()
+        if handle == CLSACT_HANDLE and index in names
+    }
+
+
+def _stats(data: bytes) -> dict[int, bytes]:
+    return dict(attributes(dict(attributes(data))[_STATS2]))
 
 
 def read_shaping(intfs: Sequence[str]) -> dict[str, Held]:
     """What tc holds for each of the interfaces, all of the caller's namespace: one dump and one batch of questions."""
     index_by_name = indexes()
     qdiscs = {(index, parent): (handle, data) for index, handle, parent, data in _qdiscs()}
-    shaped = [i for n in intfs if (i := index_by_name.get(n, 0)) and qdiscs.get((i, TC_ROOT), (0,))[0] == HTB]
+    at_root = {index: data for (index, parent), (handle, data) in qdiscs.items() if (handle, parent) == (HTB, TC_ROOT)}
+    with_class = {index for index, data in at_root.items() if _text(dict(attributes(data))[_KIND]) == "htb"}
+    shaped = [i for n in intfs if (i := index_by_name.get(n, 0)) in with_class]
     classes = dict(zip(shaped, _classes(shaped), strict=True))
     return {name: _shaping(index_by_name.get(name, 0), qdiscs, classes) for name in intfs}
 
@@ -130,6 +182,9 @@ def with_clsact() -> frozenset[str]:
 def _shaping(index: int, qdiscs: dict[tuple[int, int], tuple[int, bytes]], classes: dict[int, bytes | None]) -> Held:
     root = qdiscs.get((index, TC_ROOT))
     kind = _text(dict(attributes(root[1]))[_KIND]) if root else None
+    if root and kind == "tbf":
+        only_rate, only_burst, limit = tbf.parse(dict(attributes(root[1]))[_OPTIONS])
+        return Held(kind, only_rate, only_rate, only_burst, only_burst, limit)
     found = classes.get(index)
     rate, ceil, burst, cburst = _class_rates(found) if found else (None, None, None, None)
     fifo = qdiscs.get((index, CLASS))

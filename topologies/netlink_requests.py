@@ -16,6 +16,7 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import cls_u32, plugins, sched_pfifo, tcmsg
 
+from topologies import tbf
 from topologies.netlink import ACK, CLASS, CLSACT_HANDLE, HTB, NETEM, REQUEST, TC_ROOT, Request
 from topologies.shaping import Shape
 
@@ -115,7 +116,9 @@ def neighbour(index: int, ip: str, mac: str) -> Request:
 
 
 def shaping(index: int, intf: str, shape: Shape) -> list[Request]:
-    """HTB, its class and the queue, on an interface that has no qdisc of its own."""
+    """HTB, its class and the queue, or TBF, on an interface that has no qdisc of its own."""
+    if shape.kind == "tbf":
+        return [Request(_tbf(shape, index, _NEW), f"tbf on {intf}")]
     templates = _shaping_templates(shape)
     parts = (("htb", templates[0]), ("class", templates[1]), ("bfifo", templates[2]))
     return [Request(_at_index(data, index), f"{part} on {intf}") for part, data in parts]
@@ -157,12 +160,18 @@ def _clsact(index: int, intf: str) -> Request:
 def reshaping(index: int, intf: str, shape: Shape) -> list[Request]:
     """Another rate and limit for a shaped interface, in place: deleting would drop the queue and open the link."""
     what = f"rate {shape.rate_mbps:g} Mbit/s on {intf}"
+    if shape.kind == "tbf":
+        return [Request(_tbf(shape, index, 0), what)]
     return [Request(_at_index(data, index), what) for data in (_class(shape, 0), _fifo(shape, 0))]
 
 
 @lru_cache(maxsize=1024)
 def _shaping_templates(shape: Shape) -> tuple[bytes, bytes, bytes]:
     return _htb(), _class(shape, _NEW), _fifo(shape, _NEW)
+
+
+def _tbf(shape: Shape, index: int, flags: int) -> bytes:
+    return tbf.request(index, tbf.options(shape.rate_bytes_s, shape.burst_bytes, shape.limit_bytes), flags)
 
 
 def _htb() -> bytes:

@@ -1,6 +1,7 @@
 """What a link's rate means in tc's terms: HTB with one class, and a queue with a byte limit under it.
 
     root htb 5: -- class 5:1 rate R burst B -- bfifo 50: limit L
+    root tbf 5: rate R burst B limit L         a link that can be held: `topologies.gate` closes and opens it
 
 HTB sends whenever its bucket is not in debt: a frame leaves with tokens >= 0 and may take the bucket below zero. After
 a pause therefore the bucket and one frame more leave at once, and then frames are spaced at the rate. For a message of
@@ -17,8 +18,8 @@ Measured, single TCP flow at MTU 9000, share of the ideal 8948/9014: burst of on
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from topologies.errors import TopologyError
 from topologies.fabric import Fabric, Port
@@ -39,18 +40,22 @@ _STACK_S = 1e-3
 # psched ticks of 64 ns (PSCHED_SHIFT = 6 in the kernel's include/net/pkt_sched.h) are how HTB stores a burst.
 _TICK_NS = 64
 OCS_ROLE = "ocs"
+# Of a queue, in 32 bits.
+_MAX_LIMIT_BYTES = 2**32 - 1
 MTU_RANGE = (576, 9216)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """rate_bytes_s: exact rate and ceiling (64 bit); burst_bytes: bucket of both; limit_bytes: the queue under it;
-    quantum: given explicitly, because the kernel warns about the one it would derive from any rate above 16 Mbit/s."""
+    quantum: given explicitly, because the kernel warns about the one it would derive from any rate above 16 Mbit/s; kind: of
+    the qdisc: a class of HTB whose rate is taken to almost nothing does not stay shut, TBF does (measured)."""
 
     rate_bytes_s: int
     burst_bytes: int
     limit_bytes: int
     quantum: int
+    kind: Literal["htb", "tbf"] = "htb"
 
     @property
     def rate_mbps(self) -> float:
@@ -95,17 +100,36 @@ def shaped_ports(fabric: Fabric) -> tuple[Port, ...]:
     return tuple(p for link in fabric.links for p in link.ports if fabric.node(p.node).role != OCS_ROLE)
 
 
-def shapes(fabric: Fabric, mtu: int, queue_frames: int | None = None) -> dict[str, Shape]:
-    """Interface name -> its shape, for every shaped end of the fabric."""
+def shapes(fabric: Fabric, mtu: int, queue_frames: int | None = None, hold_us: float | None = None) -> dict[str, Shape]:
+    """Interface name -> its shape, for every shaped end of the fabric. hold_us: how long what is sent to an optical switch may
+    have to wait for a circuit, None = it does not wait."""
     links = ((port.intf, fabric.link_of(port.intf)) for port in shaped_ports(fabric))
-    return {intf: shape(link.rate_mbps, mtu, link.delay_us, queue_frames) for intf, link in links}
+    found = {intf: shape(link.rate_mbps, mtu, link.delay_us, queue_frames) for intf, link in links}
+    if hold_us is None:
+        return found
+    return {
+        intf: _held(asked, hold_us) if fabric.link_of(intf).kind == "circuit" else asked
+        for intf, asked in found.items()
+    }
+
+
+def at_another_rate(before: Shape, asked: Shape) -> Shape:
+    """A link that can be held stays one, with the room that it has."""
+    return asked if before.kind == "htb" else replace(asked, kind=before.kind, limit_bytes=before.limit_bytes)
+
+
+def _held(asked: Shape, hold_us: float) -> Shape:
+    """With room for all that comes at line rate while it waits."""
+    room = asked.limit_bytes + round(asked.rate_bytes_s * hold_us * 1e-6)
+    return replace(asked, kind="tbf", limit_bytes=min(room, _MAX_LIMIT_BYTES))
 
 
 # -- the audit ----------------------------------------------------------------------------------------------------------
 
 
 class Held(NamedTuple):
-    """What tc holds for one interface; None where there is nothing. Rates in bytes/s, bursts in 64 ns ticks."""
+    """What tc holds for one interface; None where there is nothing. Rates in bytes/s, bursts in 64 ns ticks. TBF's only rate and
+    burst stand for both."""
 
     kind: str | None
     rate_bytes_s: int | None
@@ -130,8 +154,8 @@ class Finding:
 
 def findings(intf: str, shape: Shape, held: Held) -> Iterator[Finding]:
     """Every way in which an interface differs from its shape; only the first cause where one implies others."""
-    if held.kind != "htb":
-        yield Finding(intf, "qdisc", f"htb at {_rate(shape.rate_bytes_s)}", held.kind or "none")
+    if held.kind != shape.kind:
+        yield Finding(intf, "qdisc", f"{shape.kind} at {_rate(shape.rate_bytes_s)}", held.kind or "none")
         return
     for what, expected, found in (
         ("rate", _rate(shape.rate_bytes_s), _rate(held.rate_bytes_s)),

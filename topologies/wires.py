@@ -68,6 +68,14 @@ def findings(links: list[Link]) -> Iterator[Finding]:
                 yield Finding(name, "delay", _us(asked), "none" if found is None else _us(found))
 
 
+def drops(links: list[Link]) -> dict[str, int]:
+    """Frames that the middle lost, by the interface that had sent them; for the calling thread's namespace."""
+    queues, counters = netlink_readings.qdisc_drops(), netlink_readings.link_counters()
+    lost = {name: queues.get(name, 0) + counters[name].tx_dropped for link in links for name in names(link)}
+    # What leaves the middle toward one end came from the other.
+    return {port.intf: lost[far_name(link, port)] for link in links for port in link.ports}
+
+
 def has_netem() -> bool:
     """Of this kernel. Needs root."""
     try:

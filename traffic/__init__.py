@@ -46,6 +46,7 @@ from traffic.patterns.uniform_random import uniform_random
 from traffic.schedule import Schedule
 from traffic.transports.rocev2 import RoceTransport
 from traffic.transports.tcp import TcpTransport
+from traffic.transports.udp import UdpTransport
 
 Algorithm = Callable[[Layout], Schedule]
 
@@ -121,6 +122,7 @@ PATTERNS: dict[str, Pattern] = {
 TRANSPORTS: dict[str, type[Any]] = {
     "tcp": TcpTransport,
     "rocev2": RoceTransport,
+    "udp": UdpTransport,
 }
 
 

@@ -50,3 +50,14 @@ def rocev2(mtu: int, path_mtu: int | None = None, frames_per_ack: int = 16) -> F
     payload = path_mtu or largest_path_mtu(mtu) or PATH_MTUS[0]
     ack_bytes = ETHERNET_BYTES + headers + _AETH_BYTES
     return Framing(payload, ETHERNET_BYTES + headers, _RETH_BYTES, ack_bytes, frames_per_ack)
+
+
+# What is the interface's beside the payload: headers, and the offset that each of our datagrams begins with.
+UDP_OVERHEAD_BYTES = _IPV4_BYTES + _UDP_BYTES + 8
+# Frames for each acknowledgement where there are none.
+_NEVER = 1 << 62
+
+
+def udp(mtu: int) -> Framing:
+    """Nothing is acknowledged."""
+    return Framing(mtu - UDP_OVERHEAD_BYTES, ETHERNET_BYTES + UDP_OVERHEAD_BYTES, 0, 0, _NEVER)

@@ -56,7 +56,8 @@ class TransportCounters:
     """Cumulative since the transport was opened: segments sent again, and segments sent. Of a transport in user space also:
 
     dropped_host: frames that came to a full socket of their host; out_of_order: packets that came before one that was sent
-    earlier; naks, cnps: that came back to senders; timeouts: of retransmission timers.
+    earlier; naks, cnps: that came back to senders; timeouts: of retransmission timers; lost_bytes: of the data that never came,
+    where nobody sends it again; paced_ns, pacing_took_ns: what the frames of paced senders should have taken, and took.
     """
 
     retransmits: int
@@ -66,6 +67,9 @@ class TransportCounters:
     naks: int = 0
     cnps: int = 0
     timeouts: int = 0
+    lost_bytes: int = 0
+    paced_ns: int = 0
+    pacing_took_ns: int = 0
 
     def __add__(self, other: "TransportCounters") -> "TransportCounters":
         return TransportCounters(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))

@@ -60,13 +60,19 @@ class OcsDevice:
         )
 
 
+# A dark beyond this is the software's, not the device's.
+MOST_OF_REQUESTED = 1.5
+InTheDark = Literal["drop", "divert", "hold"]
+
+
 @dataclass(frozen=True)
 class Manner:
     """How circuits are changed: by what device, what packets meet in the dark ('drop': they are sent into it; 'divert': before it
-    they take other ways), whether new ones come up before old ones go where ports allow, and the seed of the device's jitter."""
+    they take other ways; 'hold': they wait in the queues of the ports to the circuits that come), whether new ones come up
+    before old ones go where ports allow, and the seed of the device's jitter."""
 
     device: OcsDevice
-    in_the_dark: Literal["drop", "divert"] = "drop"
+    in_the_dark: InTheDark = "drop"
     make_before_break: bool = False
     seed: int = 0
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import traffic
 from lab import terminal
@@ -145,10 +145,10 @@ def _number(text: object) -> float:
 
 def _typed(name: str, text: str) -> object:
     """A column's value as `--json` of one run has it; None where there is none."""
-    kind = _TYPES[name]
-    if kind not in (int, float):
+    kinds = {_TYPES[name], *get_args(_TYPES[name])} & {int, float}
+    if not kinds:
         return text
-    return kind(text) if text else None
+    return kinds.pop()(text) if text else None
 
 
 def _new_folder(planned: Plan) -> Path:

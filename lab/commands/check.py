@@ -1,10 +1,12 @@
-"""`check ./mine.py`: a user's own topologies, policies and circuit schedulers meet the same conformance tests that ours pass."""
+"""`check ./mine.py`: a user's own topologies, policies and circuit schedulers meet the same conformance tests that ours pass.
+`check answers.toml`: a student's answers to a lab of docs/labs."""
 
 from controller.circuits.conformance import check_file as check_schedulers
 from controller.circuits.conformance import is_scheduler
 from controller.conformance import check_file as check_policies
 from controller.policy import PolicyError
 from lab.errors import LabError
+from lab.exercises import check_answers
 from topologies import user_code
 from topologies.conformance import check_class
 from topologies.topology import is_topology
@@ -13,7 +15,10 @@ _WHAT = "topology, policy or scheduler"
 
 
 def check_file(spec: str) -> int:
-    """Print a line per topology, policy and scheduler found in ./FILE.py or ./FILE.py:NAME; 0 when all pass, 1 when one fails."""
+    """Print a line per topology, policy and scheduler found in ./FILE.py or ./FILE.py:NAME, or per answer of a lab; 0 when all
+    pass, 1 when one fails."""
+    if spec.endswith(".toml"):
+        return _check_answers(spec)
     found = {**_topologies(spec), **_schedulers(spec), **_policies(spec)}
     if not found:
         raise LabError(
@@ -25,6 +30,18 @@ def check_file(spec: str) -> int:
         for finding in findings:
             print(f"  {finding}")
     return 1 if any(found.values()) else 0
+
+
+def _check_answers(path: str) -> int:
+    findings = check_answers(path)
+    width = max(len(finding.key) for finding in findings)
+    for finding in findings:
+        print(f"{'right' if finding.is_right else 'WRONG'}  {finding.key:<{width}}  {finding.text}")
+    right = sum(finding.is_right for finding in findings)
+    print(
+        f"passed: {right} of {right}" if right == len(findings) else f"not passed: {right} of {len(findings)} are right"
+    )
+    return 0 if right == len(findings) else 1
 
 
 def _topologies(spec: str) -> dict[str, list[str]]:

@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes, relay, sandbox
 from lab.machine.sandbox import REST_PORT, Sandbox
 from lab.measuring.job import Job
+from lab.planning.capture_points import capture_points
 from lab.planning.experiment import Experiment, controller_address
 from lab.planning.forecast import forecast_of, require_short_ways
 from lab.planning.plan import plan
@@ -25,9 +27,12 @@ from topologies.units import format_size
 _RUN_IS_PRIVATE = "a run sees an empty /run of its own"
 
 
-def run(experiment: Experiment, *, out: str | None, output: Output, publish: int | None) -> int:
-    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output."""
+def run(
+    experiment: Experiment, *, out: str | None, output: Output, publish: int | None, pcap: str | None = None
+) -> int:
+    """`run_topo.py [EXPERIMENT.toml]`. output: what stands on standard output; pcap: where frames are captured."""
     planned = plan(experiment)
+    points = [] if pcap is None else capture_points(pcap, planned.fabric)
     folder = results_folder(out)
     doors = _ready(planned, publish)
     require_writable(folder or Path("results").resolve())
@@ -39,7 +44,7 @@ def run(experiment: Experiment, *, out: str | None, output: Output, publish: int
     require_short_ways(expected, scale)
     from lab.measuring import run as the_run
 
-    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress)
+    job = partial(the_run.run, expected, scale, folder=folder, output=output, progress=progress, points=points)
     return _in_sandbox(job, planned, f"run {planned.collective}", doors)
 
 
@@ -116,7 +121,9 @@ def _scale(planned: Site, progress: Progress) -> Scale:
 
     experiment = planned.experiment
     by_hop = planned.has_delays and (experiment.jitter_us > 0 or "netem" not in probes.usable_qdiscs())
-    scale = experiment.scale or _fitting_scale(planned, by_hop, progress)
+    sharing = 1 + sandbox.other_loads()
+    scale = experiment.scale or _fitting_scale(planned, by_hop, sharing, progress)
+    _warn_of_load(planned, scale, sharing)
     emulated = scale.fabric(planned.fabric)
     if by_hop:
         wires.require_hop(emulated, planned.impairments(scale).jitter_us)
@@ -124,7 +131,24 @@ def _scale(planned: Site, progress: Progress) -> Scale:
     return scale
 
 
-def _fitting_scale(planned: Site, by_hop: bool, progress: Progress) -> Scale:
+def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
+    """Where it is known what the machine carries; it is not measured for this."""
+    from lab.machine import budget
+
+    known = budget.known(planned.experiment.mtu)
+    if known is None:
+        return
+    asked, carries = planned.load.frame_hops_per_s / scale.rate_scale, known.frame_hops_per_s / sharing
+    if asked > carries:
+        shared = f", shared by {sharing} labs" if sharing > 1 else ""
+        terminal.warn(
+            f"run_topo.py: the switches are asked for {asked:,.0f} frames/s at full rate, this machine carries {carries:,.0f}"
+            f"{shared}: expect CPU-limited rows, or use --scale auto"
+        )
+
+
+def _fitting_scale(planned: Site, by_hop: bool, sharing: int, progress: Progress) -> Scale:
+    """sharing: labs that divide the machine among them."""
     from lab.machine import budget, hop_budget
 
     experiment = planned.experiment
@@ -133,7 +157,8 @@ def _fitting_scale(planned: Site, by_hop: bool, progress: Progress) -> Scale:
         # With a delay on every link a frame crosses the hop once a link, which is at most twice a switch.
         carried = hop_budget.measured(experiment.mtu, progress=progress) / 2
         known = replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
-    return choose_scale(planned.load, known, experiment.time_limit_s)
+    shared = replace(known, frame_hops_per_s=known.frame_hops_per_s / sharing)
+    return choose_scale(planned.load, shared, experiment.time_limit_s)
 
 
 def results_folder(out: str | None) -> Path | None:

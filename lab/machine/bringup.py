@@ -12,11 +12,11 @@ from typing import Any
 
 from controller import client
 from controller.demand import Demand, to_plain
-from lab import REPOSITORY
 from lab.errors import LabError
 from lab.machine import hop_budget
 from lab.machine.relay import controller_target
 from lab.machine.sandbox import CONTROLLER_SOCKET, OVS_RUN_DIR, REST_PORT, RUN_DIR, wait_until
+from lab.paths import REPOSITORY
 from lab.planning.circuits import SetUp
 from lab.progress import Progress
 from topologies import Fabric, ovs_daemons
@@ -24,7 +24,7 @@ from topologies.impairments import NO_IMPAIRMENTS, Impairments
 from topologies.mininet_adapter import FabricNet
 
 CONTROLLER_PORT = 6653
-_READY_DEADLINE_S = 30.0
+_READY_DEADLINE_S = 60.0
 _URGENT_NICENESS = -10
 
 

@@ -29,6 +29,8 @@ from topologies import syscalls
 from topologies.errors import one_line
 
 INIT_NAME = "fabric-lab-init"
+# Of the command itself from when it plans its load until it ends.
+_COMMAND_NAME = "fabric-lab-run"
 RUN_DIR = Path("/run/fabric-lab")
 OVS_RUN_DIR = Path("/run/openvswitch")
 REST_PORT = 8080
@@ -36,6 +38,8 @@ CONTROLLER_SOCKET = OVS_RUN_DIR / "controller.sock"
 _LAB_FILE = RUN_DIR / "lab.json"
 # How long a run may take to clean up after a signal before the kernel does it instead.
 _GRACE_S = 20.0
+# Inside a sandbox: the host's /proc, opened before its own took that place. No program that is started inherits it.
+_host_proc: int | None = None
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -93,12 +97,27 @@ def run(
         return _exit_status(keeper)
 
 
+def host_processes() -> int | None:
+    """Inside a sandbox: a descriptor of the host's /proc, to see who else uses the machine; None outside."""
+    return _host_proc
+
+
 def labs() -> Iterator[Sandbox]:
     """Every running sandbox on this machine. Found in /proc: there is no file that could go stale."""
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError, ValueError):
             if comm.read_text().strip() == INIT_NAME:
                 yield Sandbox(int(comm.parent.name))
+
+
+def other_loads() -> int:
+    """How many other commands put load on this machine, or are about to; from now on this one is seen by them as one."""
+    syscalls.set_process_name(_COMMAND_NAME)
+    found = 0
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            found += comm.read_text().strip() == _COMMAND_NAME and comm.parent.name != str(os.getpid())
+    return found
 
 
 def enter(sandbox: Sandbox, command: list[str]) -> int:
@@ -224,6 +243,8 @@ def _keeper(parent: int, job: Callable[[], int], about: dict[str, Any], interact
     if not interactive:
         # Ctrl-C at the terminal then reaches the parent alone, which forwards it once.
         os.setpgid(0, 0)
+    global _host_proc  # noqa: PLW0603 (of this process and its children, which are one sandbox's)
+    _host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET)
     except OSError as error:

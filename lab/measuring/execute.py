@@ -13,10 +13,22 @@ from lab import terminal
 from lab.machine.bringup import Lab
 from lab.machine.sandbox import RUN_DIR
 from lab.measuring import processes
+from lab.measuring.diagnosis import as_dicts
 from lab.measuring.job import Job, Result, hosts_file, mpi_files, summary
 from lab.measuring.job import processes as of_job
 from lab.measuring.monitor import Monitor
-from lab.measuring.observed import Losses, frame_s, link_samples, link_totals, observed, switch_queue_frames
+from lab.measuring.observed import (
+    Losses,
+    cpu_samples,
+    diagnosed,
+    frame_s,
+    link_samples,
+    link_totals,
+    look,
+    observed,
+    switch_queue_frames,
+)
+from lab.measuring.rank_watch import RankWatch
 from lab.measuring.run import INVALID, conclude, delays, ending, lab_of, new_record, watched
 from lab.measuring.switching import all_the_time
 from lab.measuring.verdict import judge
@@ -63,15 +75,17 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     _furnish(site)
     started = of_job(job, site, RUN_DIR, os.environ)
     lab.net.hop_report()
-    tcp, losses, start, used_s = (
-        _tcp_segments(site),
-        Losses.of(lab, TransportCounters(0, 0)),
-        monitor.mark(),
-        _children_s(),
-    )
+    tcp, losses, seen = _tcp_segments(site), Losses.of(lab, TransportCounters(0, 0)), look(lab)
+    start, used_s = monitor.mark(), _children_s()
     began = time.monotonic()
-    with all_the_time(site, scale):
-        outcome = processes.run(started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno())
+    watch = RankWatch(site.hosts)
+    try:
+        with all_the_time(site, scale):
+            outcome = processes.run(
+                started, timeout_s=job.timeout_s, lifeline=lab.daemons.lifeline.fileno(), started=watch.watch
+            )
+    finally:
+        ranks = watch.close()
     busy = (began, time.monotonic())
     used_s = _children_s() - used_s
     window = monitor.window(start, monitor.mark())
@@ -80,12 +94,24 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     lost = Losses.of(lab, TransportCounters(sent["RetransSegs"], sent["OutSegs"])).since(losses)
     record.links.append(link_samples(lab.fabric, window, monitor.origin_s))
     record.link_totals = link_totals(lab.fabric, window, lost, outcome.seconds, size_bytes=0, planned={})
+    record.cpu.append(cpu_samples(window, monitor.origin_s))
+    # Of those who have ended, what they used since they were last looked at is not among the lab's.
+    unseen_s = max(0.0, used_s - window.ranks_s)
+    diagnoses = diagnosed(
+        lab,
+        site,
+        window,
+        lost,
+        seen,
+        ranks=ranks,
+        other_cores=max(0.0, window.other_cores - unseen_s / outcome.seconds),
+        began_s=monitor.origin_s,
+    )
+    record.findings += as_dicts(diagnoses)
     evidence = replace(
-        observed(lab, site, window, lost),
+        observed(lab, site, window, lost, diagnoses),
         # A program may compute on every core; what that takes from the switches shows in their waiting.
         idle_share=None,
-        # Those who have ended are no longer among the lab's processes; they were its.
-        other_cores=max(0.0, window.other_cores - used_s / outcome.seconds),
         switch_queue_frames=switch_queue_frames(lab, window, [busy], frame_s(site, scale)),
         segments=float(sent["OutSegs"]),
     )

@@ -4,14 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.machine.bringup import Lab
+from lab.measuring.cpu import SAMPLED
+from lab.measuring.diagnosis import Diagnosis, RankUse, Tables, diagnose
 from lab.measuring.monitor import Window
+from lab.measuring.tables import Seen, circuit_uses, host_uses, idle_queues, link_uses
 from lab.measuring.verdict import Evidence
 from lab.planning.scale import Scale
 from lab.planning.site import Site
-from lab.rows import LinkSamples, LinkTotal
+from lab.rows import CpuSamples, LinkSamples, LinkTotal
 from topologies import Fabric
 from topologies.impairments import EgressCounts
-from topologies.ovs_sockets import datapath_drops
+from topologies.inspection import inspect
 from traffic.framing import ETHERNET_BYTES
 from traffic.transport import TransportCounters
 
@@ -34,7 +37,7 @@ class Losses:
             {**lab.net.switch_drops(), **lab.net.host_drops()},
             lab.net.backlog_drops(),
             lab.net.egress_counts(),
-            datapath_drops(lab.daemons.switch_pid) if lab.datapath == "netdev" else 0,
+            lab.net.datapath_drops(),
             transport,
         )
 
@@ -65,25 +68,74 @@ class Losses:
         return EgressCounts(*(sum(column) for column in zip(*self.on_purpose.values(), strict=True)))
 
 
-def observed(lab: Lab, site: Site, window: Window, losses: Losses) -> Evidence:
+def look(lab: Lab) -> Seen:
+    """What the fabric is now, whatever was asked for."""
+    delayed = any(link.delay_us for link in lab.fabric.links)
+    return Seen(inspect(lab.fabric), lab.net.link_counters() if delayed else {})
+
+
+def diagnosed(
+    lab: Lab,
+    site: Site,
+    window: Window,
+    losses: Losses,
+    before: Seen,
+    *,
+    other_cores: float | None = None,
+    ranks: Sequence[RankUse] = (),
+    began_s: float = 0.0,
+) -> tuple[Diagnosis, ...]:
+    """What is wrong with the fabric now, or was since `before`. other_cores: None = as the window has it; began_s: when the run
+    began, on the window's clock."""
+    fabric, after = lab.fabric, look(lab)
+    still = site.optical and site.circuits and len(site.circuits.slices) == 1
+    return diagnose(
+        Tables(
+            fabric=fabric,
+            inspection=after.inspection,
+            shaping=lab.net.audit(),
+            links=link_uses(
+                fabric,
+                lab.net.emulation.shapes,
+                window,
+                before,
+                after,
+                lost_behind=losses.backlogs,
+                on_purpose=losses.on_purpose,
+            ),
+            hosts=host_uses(fabric, before.inspection, after.inspection, losses.on_purpose),
+            circuits=list(circuit_uses(site.circuits.slices[0].circuits, site.optical, fabric, window, began_s))
+            if still and site.circuits and site.optical
+            else (),
+            ranks=ranks,
+            other_cores=window.other_cores if other_cores is None else other_cores,
+            strangers=window.strangers,
+        )
+    )
+
+
+def observed(lab: Lab, site: Site, window: Window, losses: Losses, diagnoses: tuple[Diagnosis, ...]) -> Evidence:
     """What is known without knowing who sent what, of something that was asked for once and done."""
     e = site.experiment
     return Evidence(
         iterations_done=1,
         iterations_asked=1,
-        audit=tuple(str(finding) for finding in lab.net.audit()),
+        diagnoses=diagnoses,
         idle_share=window.idle_share,
         switch_wait_share=window.switch_wait_share,
-        other_cores=window.other_cores,
         steal_share=window.steal_share,
+        clock_drift=window.clock_drift,
+        longest_gap_s=window.longest_gap_s,
+        idle_queues=tuple(idle_queues(lab.fabric, lab.net.emulation.shapes, window)),
         controller_status=lab.controller.poll() if lab.controller else None,
         datapath_stopped_s=window.stopped_s,
         retransmits=losses.transport.retransmits,
         timeouts=losses.transport.timeouts,
         dropped_at_sockets=losses.transport.dropped_host,
         queue_drops=sum(losses.queues.values()),
+        pacing=t.paced_ns / t.pacing_took_ns if (t := losses.transport).pacing_took_ns else None,
+        lossless_asked=e.lossless is not None,
         frame_bytes=e.mtu + ETHERNET_BYTES,
-        lost_outside=losses.backlogs,
         datapath_drops=losses.datapath,
         loss_asked=e.loss_percent / 100,
         impaired=losses.impaired,
@@ -114,7 +166,21 @@ def direction(fabric: Fabric, intf: str) -> str:
 def link_samples(fabric: Fabric, window: Window, origin_s: float) -> LinkSamples:
     links = tuple(direction(fabric, intf) for intf in window.intfs)
     kinds = tuple(fabric.link_of(intf).kind for intf in window.intfs)
-    return LinkSamples(window.at_s - origin_s, window.intfs, links, kinds, window.bytes_sent)
+    return LinkSamples(
+        at_s=window.at_s - origin_s,
+        intfs=window.intfs,
+        links=links,
+        kinds=kinds,
+        bytes_sent=window.bytes_sent,
+        packets_sent=window.frames_sent,
+        queue_at_s=window.queue_at_s - origin_s,
+        queue_bytes=window.queue_bytes,
+        queue_drops=window.queue_drops,
+    )
+
+
+def cpu_samples(window: Window, origin_s: float) -> CpuSamples:
+    return CpuSamples(window.queue_at_s - origin_s, SAMPLED, window.cpu_s)
 
 
 def link_totals(

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, TextIO
 
@@ -20,12 +20,20 @@ _TERM_GRACE_S = 5.0
 _CHUNK_BYTES = 65536
 
 
-def run(processes: Sequence[Process], *, timeout_s: float | None, lifeline: int) -> Outcome:
+def run(
+    processes: Sequence[Process],
+    *,
+    timeout_s: float | None,
+    lifeline: int,
+    started: Callable[[Sequence[int]], None] = lambda _: None,
+) -> Outcome:
     """Until all have ended; whatever is raised, none is left.
 
-    lifeline: a descriptor that becomes readable when the network is gone; then RuntimeError.
+    lifeline: a descriptor that becomes readable when the network is gone; then RuntimeError. started: told their pids, in order.
     """
-    return _Running(processes, lifeline).until_all_ended(timeout_s)
+    running = _Running(processes, lifeline)
+    started(running.pids)
+    return running.until_all_ended(timeout_s)
 
 
 class _Output:
@@ -76,6 +84,10 @@ class _Running:
         except BaseException:
             self._close()
             raise
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._started]
 
     def _start(self, rank: int, process: Process) -> None:
         started = subprocess.Popen(

@@ -13,9 +13,24 @@ from controller.circuits.plan import Plan as CircuitPlan
 from lab import kpis
 from lab.machine.bringup import Lab
 from lab.measuring import timeline
+from lab.measuring.diagnosis import as_dicts
 from lab.measuring.monitor import Monitor, Window
-from lab.measuring.observed import Losses, direction, frame_s, link_samples, link_totals, observed, switch_queue_frames
+from lab.measuring.observed import (
+    Losses,
+    cpu_samples,
+    diagnosed,
+    direction,
+    frame_s,
+    link_samples,
+    link_totals,
+    look,
+    observed,
+    switch_queue_frames,
+)
+from lab.measuring.sharing import group_balances
+from lab.measuring.spans import rank_spans, representative
 from lab.measuring.switching import switching
+from lab.measuring.tables import Seen
 from lab.measuring.verdict import Verdict, collision_notes, judge
 from lab.model.fluid import Prediction
 from lab.planning.circuits import plan_data
@@ -40,7 +55,7 @@ class _Half:
     """The iterations of one half of the table, out of place or in place."""
 
     results: list[IterationResult] = field(default_factory=list)
-    wrong: int = 0
+    wrong: int | None = 0
 
     @property
     def seconds(self) -> list[float]:
@@ -82,14 +97,15 @@ class RowMeasurement:
             self._say(size, f"warm-up {i + 1}/{self._e.warmup_iterations}")
             self._iterate(replay, buffers)
         self._lab.net.hop_report()
-        losses, start = self._losses(), self._monitor.mark()
+        losses, seen, start = self._losses(), look(self._lab), self._monitor.mark()
         try:
             for in_place in self._halves:
                 for i in range(self._e.iterations):
                     self._say(size, f"iteration {i + 1}/{self._e.iterations}{' in place' if in_place else ''}")
                     self._timed(replay, buffers, size, in_place, i)
         finally:
-            row = self._judged(size, self._monitor.window(start, self._monitor.mark()), self._losses().since(losses))
+            window = self._monitor.window(start, self._monitor.mark())
+            row = self._judged(size, window, self._losses().since(losses), seen)
             if self._halves[False].results:
                 self._record.rows.append(row)
         return row
@@ -111,16 +127,20 @@ class RowMeasurement:
         return self._switching.carrying_out(plan_data(self._circuits, self._plan.optical.joined))
 
     def _timed(self, replay: Replay, buffers: Buffers, size: Size, in_place: bool, i: int) -> None:
+        lost_before = self._transport.counters().lost_bytes
         result = self._iterate(replay, buffers)
         ended = time.monotonic()
         began = ended - result.duration_ns / 1e9
-        wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
+        wrong = None
+        if self._transport.counters().lost_bytes == lost_before:
+            wrong = sum(values.wrong(b, self._plan.schedule, rank) for rank, b in enumerate(buffers))
         self._busy.append((began, ended))
         moves = ~self._plan.schedule.is_local
         started_s, finished_s = result.started[moves] / 1e9, result.finished[moves] / 1e9
         self._outstanding += [(began + a, began + b) for a, b in kpis.covered(started_s, finished_s)]
         self._halves[in_place].results.append(result)
-        self._halves[in_place].wrong += wrong
+        half = self._halves[in_place]
+        half.wrong = None if wrong is None or half.wrong is None else half.wrong + wrong
         sends = ~self._plan.schedule.is_local
         n_bytes, finished_s = self._hardware(size, result.finished)
         shares = kpis.sender_shares(
@@ -175,12 +195,20 @@ class RowMeasurement:
         offered_mbps = self._plan.nic_mbps_by_rank[np.unique(src)].sum() / self._scale.rate_scale
         return float(payload * 8e-6 / seconds / offered_mbps)
 
+    def _data_bytes(self, size: Size) -> int:
+        """Payload of all iterations that were done."""
+        done = sum(len(half.results) for half in self._halves.values())
+        return int(self._plan.message_bytes(size.count).sum()) * done
+
     def _losses(self) -> Losses:
         return Losses.of(self._lab, self._transport.counters())
 
     # -- judgement ------------------------------------------------------------------------------------------------------
 
-    def _judged(self, size: Size, window: Window, losses: Losses) -> RowResult:
+    def _judged(self, size: Size, window: Window, losses: Losses, seen: Seen) -> RowResult:
+        diagnoses = diagnosed(self._lab, self._plan, window, losses, seen, began_s=self._monitor.origin_s)
+        self._record.findings += [{"size_bytes": size.size_bytes, **one} for one in as_dicts(diagnoses)]
+        self._record.machine = {**self._record.machine, "sampler_core_share": round(window.sampler_share, 4)}
         prediction = self._expected.prediction(size, self._scale)
         stats = kpis.iteration_stats(self._halves[False].seconds)
         done = sum(len(half.results) for half in self._halves.values())
@@ -189,12 +217,18 @@ class RowMeasurement:
         self._keep_links(size, window, planned, losses)
         if not self._expected.unknown:
             self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
+        self._record.balance += group_balances(
+            self._lab.fabric, self._expected.paths.values(), counted, size_bytes=size.size_bytes
+        )
+        self._keep_spans(size)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
-            observed(self._lab, self._plan, window, losses),
+            observed(self._lab, self._plan, window, losses, diagnoses),
             iterations_done=done,
             iterations_asked=self._e.iterations * len(self._halves),
-            wrong=sum(half.wrong for half in self._halves.values()),
+            wrong=sum(half.wrong or 0 for half in self._halves.values()),
+            data_bytes=self._data_bytes(size),
+            lost_bytes=losses.transport.lost_bytes,
             switch_queue_frames=switch_queue_frames(self._lab, window, self._busy, self._frame_s),
             sender_lateness_frames=self._lateness_frames(),
             stall_s=window.longest_stall_s(self._outstanding),
@@ -230,7 +264,9 @@ class RowMeasurement:
         balance = kpis.balance(
             kpis.parallel_uplinks(self._lab.fabric), window.bytes_by_intf(), at_least=size.emulated_bytes / 10
         )
-        algbw = self._algbw(size, time_s)
+        # What did not come took no time, and nobody can say how long it would have taken.
+        whole = self._halves[False].wrong is not None
+        algbw = self._algbw(size, time_s) if whole else math.nan
         in_place = self._halves.get(True)
         jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
@@ -259,7 +295,7 @@ class RowMeasurement:
             busbw_gbytes_s=algbw * plan.algo_factor,
             wrong=self._halves[False].wrong,
             roofline_s=roofline_s,
-            jct_ratio=kpis.jct_ratio(time_s, roofline_s),
+            jct_ratio=kpis.jct_ratio(time_s, roofline_s) if whole else math.nan,
             predicted_s=scale.hardware_s(prediction.seconds) if prediction else math.nan,
             bottleneck=prediction.bottleneck if prediction else "",
             mmr=balance.mmr,
@@ -273,8 +309,11 @@ class RowMeasurement:
             naks=losses.transport.naks,
             cnps=losses.transport.cnps,
             timeouts=losses.transport.timeouts,
+            delivered=1 - losses.transport.lost_bytes / max(1, self._data_bytes(size)),
+            ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
+            ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
-            goodput=self._goodput(size, window),
+            goodput=self._goodput(size, window) if whole else None,
             jobs=jobs,
             **step_columns(jobs, plan.workload),
         )
@@ -299,7 +338,7 @@ class RowMeasurement:
 
     def _in_place(self, size: Size, half: _Half) -> InPlace:
         time_s = self._scale.hardware_s(kpis.iteration_stats(half.seconds).mean)
-        algbw = self._algbw(size, time_s)
+        algbw = math.nan if half.wrong is None else self._algbw(size, time_s)
         return InPlace(time_s, algbw, algbw * self._plan.algo_factor, half.wrong)
 
     def _lateness_frames(self) -> float:
@@ -337,8 +376,23 @@ class RowMeasurement:
         self._record.circuit_totals.append(found)
         return found
 
+    def _keep_spans(self, size: Size) -> None:
+        results = self._halves[False].results
+        if results:
+            i = representative(results)
+            self._record.spans.append(
+                rank_spans(
+                    self._plan.schedule,
+                    results[i],
+                    size_bytes=size.size_bytes,
+                    iteration=i,
+                    time_dilation=self._scale.time_dilation,
+                )
+            )
+
     def _keep_links(self, size: Size, window: Window, planned: dict[str, float], losses: Losses) -> None:
         self._record.links.append(link_samples(self._lab.fabric, window, self._monitor.origin_s))
+        self._record.cpu.append(cpu_samples(window, self._monitor.origin_s))
         busy_s = sum(end - start for start, end in self._busy)
         self._record.link_totals += link_totals(
             self._lab.fabric, window, losses, busy_s, size_bytes=size.size_bytes, planned=planned

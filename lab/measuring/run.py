@@ -17,12 +17,17 @@ from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes
 from lab.machine.bringup import Lab, lab_up
-from lab.machine.sandbox import Terminated
+from lab.machine.sandbox import INIT_NAME, Terminated, host_processes
+from lab.measuring import cpu
+from lab.measuring.capturing import capturing
+from lab.measuring.live import View, live
 from lab.measuring.monitor import Monitor
+from lab.measuring.observed import frame_s
 from lab.measuring.row import RowMeasurement
 from lab.measuring.switching import all_the_time
 from lab.planning import sending
 from lab.planning.announcing import to_announce
+from lab.planning.capture_points import CapturePoint
 from lab.planning.forecast import Forecast
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, endpoints
@@ -30,47 +35,66 @@ from lab.planning.scale import Scale
 from lab.planning.site import Site
 from lab.progress import Progress
 from lab.reporting import nccl, results
-from lab.rows import DATAPATHS, Output, RunRecord, json_value
+from lab.rows import DATAPATHS, NO_PREDICTION, Output, RunRecord, json_value
 from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
+from topologies.link_sampler import LinkSampler
 from traffic import TRANSPORTS
 from traffic.transport import Transport
 
 INVALID, FAILED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 
 
-def run(expected: Forecast, scale: Scale, *, folder: Path | None, output: Output, progress: Progress) -> int:
-    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows."""
+def run(
+    expected: Forecast,
+    scale: Scale,
+    *,
+    folder: Path | None,
+    output: Output,
+    progress: Progress,
+    points: Sequence[CapturePoint] = (),
+) -> int:
+    """The whole run; returns the exit status. The folder is written after every row: an interrupted run keeps its rows.
+    points: where frames are captured."""
     plan = expected.plan
     record = new_record(plan, scale, _as_resolved(plan, scale))
     record.roofline = str(plan.cut)
     if expected.untimed:
-        record.notes = [f"no prediction: {expected.untimed}"]
+        record.notes = [f"{NO_PREDICTION}{expected.untimed}"]
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
     with (
         ending() as how,
         _lab(plan, scale, progress) as lab,
-        _transport(plan, scale, lab) as transport,
+        _transport(expected, scale, lab) as transport,
+        capturing(lab, points, folder),
         watched(lab) as monitor,
     ):
         record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
         if output == "table":
             terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
-        for size in plan.sizes(scale):
-            row = RowMeasurement(expected, scale, lab, transport, monitor, record, progress).measure(size)
-            progress.done()
-            if output == "table":
-                terminal.show(*nccl.row_lines(row))
-            results.write(folder, record)
+        of_all = len(plan.sizes(scale)) * plan.experiment.iterations * (2 if plan.experiment.in_place else 1)
+        with live(progress, View(lab, monitor, record, of_all, frame_s(plan, scale))) as shown:
+            for size in plan.sizes(scale):
+                row = RowMeasurement(expected, scale, lab, transport, monitor, record, shown).measure(size)
+                shown.done()
+                if output == "table":
+                    terminal.show(*nccl.row_lines(row))
+                results.write(folder, record)
         record.complete = True
         how.status = INVALID if any(row.verdict == "invalid" for row in record.rows) else 0
     progress.done()
-    written = conclude(record, how, partial(results.write, folder, record))
+    written = conclude(record, how, partial(_write, folder, record))
     _say(record, folder if written else None, output, how.status)
     return how.status
+
+
+def _write(folder: Path, record: RunRecord) -> None:
+    """The data first: whatever becomes of the report, `run_topo.py report` makes it again."""
+    results.write(folder, record)
+    results.write_report(folder)
 
 
 @dataclass
@@ -104,8 +128,14 @@ def conclude(record: RunRecord, how: Ending, write: Callable[[], None]) -> bool:
     except LabError as error:
         how.status, written = FAILED, False
         how.failures.append(error)
+    if how.failures:
+        terminal.warn(*dict.fromkeys(f"run_topo.py: found: {_found(one)}" for one in record.findings))
     complain(*how.failures)
     return written
+
+
+def _found(finding: Mapping[str, Any]) -> str:
+    return f"{finding['kind']} {finding['element']}: {finding['detail']}"
 
 
 def prompt(plan: Plan, scale: Scale) -> int:
@@ -174,9 +204,12 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
 
 
 @contextmanager
-def _transport(plan: Plan, scale: Scale, lab: Lab) -> Iterator[Transport]:
+def _transport(expected: Forecast, scale: Scale, lab: Lab) -> Iterator[Transport]:
+    plan = expected.plan
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
-    settings = sending.options(plan.experiment, scale, plan.nic_mbps)
+    settings = sending.options(plan.experiment, scale, plan.nic_mbps, expected.shapes.values())
+    if plan.experiment.lossless:
+        settings["credits_of"] = expected.credits()
     opened = TRANSPORTS[plan.experiment.transport](
         endpoints(plan, lab.fabric, netns), plan.schedule.connections, **settings
     )
@@ -186,11 +219,17 @@ def _transport(plan: Plan, scale: Scale, lab: Lab) -> Iterator[Transport]:
 
 @contextmanager
 def watched(lab: Lab) -> Iterator[Monitor]:
-    def sent() -> dict[str, int]:
-        return {intf: counters.tx_bytes for intf, counters in lab.net.link_counters().items()}
-
     switch_intfs = {port.intf for switch in lab.fabric.switches for port in lab.fabric.ports_of(switch.name)}
-    with closing(Monitor(sent, switch_intfs, lab.daemons.switch_pid)) as monitor:
+    roles = {lab.daemons.switch_pid: cpu.SWITCH, lab.daemons.database.pid: cpu.SWITCH, os.getpid(): cpu.REPLAY}
+    if lab.controller:
+        roles[lab.controller.pid] = cpu.CONTROLLER
+    if hop := lab.net.hop_pid:
+        roles[hop] = cpu.HOP
+    accounts = cpu.Accounts(roles, host_processes(), INIT_NAME)
+    with (
+        closing(LinkSampler(lab.fabric)) as links,
+        closing(Monitor(links, switch_intfs, lab.daemons.switch_pid, roles, accounts)) as monitor,
+    ):
         yield monitor
 
 

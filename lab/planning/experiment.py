@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from lab import REPOSITORY
+from controller.circuits.device import InTheDark
 from lab.errors import LabError
+from lab.paths import REPOSITORY
 from lab.planning.scale import Scale, parse_scale
 from topologies import TOPOLOGIES, Refused, unknown
 from topologies.units import parse_duration_us, parse_flops_s, parse_rate_mbps, parse_size_bytes
@@ -45,17 +46,18 @@ MAX_QPS = 256
 # UDP source ports that Linux uses for RoCEv2.
 MAX_ENTROPY = 2**14
 RELIABILITIES = ("go-back-N", "selective")
+LOSSLESS = ("credits",)
 PLACEMENTS = ("contiguous", "strided", "random")
-IN_THE_DARK = ("drop", "divert")
+IN_THE_DARK = get_args(InTheDark)
 # What a schedule of the user's own says itself, or what is not done to one.
 _OF_SCHEDULES = (
     "collective", "algorithm", "workload", "channels", "slice_bytes", "helpers_at", "helper_rate", "flows_per_host",
-    "group_size", "group_shift",
+    "group_size", "group_shift", "hot_share",
 )  # fmt: skip
 # What a workload says itself, or does not have.
 _OF_COLLECTIVES = (
     "collective", "channels", "slice_bytes", "min_bytes", "max_bytes", "step_factor", "in_place", "flows_per_host",
-    "group_size", "group_shift",
+    "group_size", "group_shift", "hot_share",
 )  # fmt: skip
 
 
@@ -66,15 +68,18 @@ class Experiment:
     topology: 'spine-leaf:spines=2,leaves=4'; link_rate_mbps, delay_us: of every scale-out link, None = the topology's own;
     ecn_threshold_us: the wait for a link above which a frame is marked, None = no marks; queue_frames: that a link's queue
     holds, None = 32, or two bandwidth-delay products; collective: or a traffic pattern, to which flows_per_host, group_size
-    and group_shift belong; algorithm: None = the collective's own; schedule: 'goal:FILE', in a collective's place;
-    channels: connections between two ranks that share the buffer; slice_bytes: of a message, at most, in one slice of the
-    largest size's, None = whole messages; congestion_control: None = the transport's own; of RoCEv2: qps, queue pairs of a
-    connection; path_mtu, payload of a packet, None = the largest that fits; spread, of what keeps its UDP source port, over
-    `entropy` ports, a flowlet until a pause of flowlet_gap_us; controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark,
-    in_the_dark: of optical switches, None = the circuits' defaults; helpers_at: the switches of the reducers or parameter
-    servers that the algorithm needs, () = chosen from the fabric; helper_rate_mbps: of their links, None = a rank's NIC's,
-    of a reducer times those that it speaks to; ranks: None = every host; min_bytes to max_bytes by step_factor: nccl-tests'
-    `size`, OWN_SIZE = as the schedule's file has it; scale: None = chosen to fit the machine and time_limit_s.
+    and group_shift belong; hot_share: of all_to_all_v, None = even; algorithm: None = the collective's own; schedule:
+    'goal:FILE', in a collective's place; channels: connections between two ranks that share the buffer; slice_bytes: of a
+    message, at most, in one slice of the largest size's, None = whole messages; congestion_control: None = the transport's
+    own; of RoCEv2: qps, queue pairs of a connection; path_mtu, payload of a packet, None = the largest that fits; spread,
+    of what keeps its UDP source port, over `entropy` ports, a flowlet until a pause of flowlet_gap_us; rate_limit_mbps, of
+    each queue pair, None = its link's; ack_timeout_us, None = what full queues take; lossless, 'credits' = no more packets
+    under way than the queues hold, None = a window;
+    controller: None = ours, or 'tcp:HOST:PORT'; circuits, dark, in_the_dark: of optical switches, None = the circuits'
+    defaults; helpers_at: the switches of the reducers or parameter servers that the algorithm needs, () = chosen from the
+    fabric; helper_rate_mbps: of their links, None = a rank's NIC's, of a reducer times those that it speaks to; ranks: None
+    = every host; min_bytes to max_bytes by step_factor: nccl-tests' `size`, OWN_SIZE = as the schedule's file has it;
+    scale: None = chosen to fit the machine and time_limit_s.
 
     workload: a model, 'llama2-7b:layers=4', whose training steps take the collective's place; split: 'tp=4,pp=2', None = data
     parallel alone; training, stragglers: the parameters of Training and Stragglers;
@@ -111,6 +116,9 @@ class Experiment:
     spread: str = UNITS[0]
     entropy: int = 64
     flowlet_gap_us: float = 50.0
+    rate_limit_mbps: float | None = None
+    ack_timeout_us: float | None = None
+    lossless: str | None = None
     placement: str = "contiguous"
     ranks: int | None = None
     min_bytes: int = 2**28
@@ -122,6 +130,7 @@ class Experiment:
     flows_per_host: int = 1
     group_size: int | None = None
     group_shift: int = 1
+    hot_share: float | None = None
     workload: str | None = None
     split: str | None = None
     training: str = ""
@@ -150,7 +159,7 @@ def _whole(where: str, value: object) -> int:
         raise LabError(f"{where} = {value!r} must be a whole number") from None
 
 
-def _between(least: int, most: int) -> Callable[[str, object], int]:
+def whole_number(least: int, most: int) -> Callable[[str, object], int]:
     def parse(where: str, value: object) -> int:
         number = _whole(where, value)
         if number < least:
@@ -320,7 +329,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("fabric", "loss", _percent, "loss_percent"),
         _setting("fabric", "ecn_threshold", _quantity(parse_duration_us), "ecn_threshold_us"),
         _setting("fabric", "mtu", parse_mtu),
-        _setting("fabric", "queue", _between(1, MAX_QUEUE_FRAMES), "queue_frames"),
+        _setting("fabric", "queue", whole_number(1, MAX_QUEUE_FRAMES), "queue_frames"),
         _setting("routing", "routing", _text),
         _setting("routing", "addressing", _choice(ADDRESSING)),
         _setting("routing", "controller", _controller),
@@ -330,38 +339,42 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "collective", _text),
         _setting("traffic", "algorithm", _text),
         _setting("traffic", "schedule", _schedule),
-        _setting("traffic", "channels", _between(1, MAX_CHANNELS)),
+        _setting("traffic", "channels", whole_number(1, MAX_CHANNELS)),
         _setting("traffic", "slice_bytes", _size),
         _setting("traffic", "helpers_at", _names),
         _setting("traffic", "helper_rate", _quantity(parse_rate_mbps), "helper_rate_mbps"),
         _setting("traffic", "transport", _text),
         _setting("traffic", "congestion_control", _text),
-        _setting("traffic", "qps", _between(1, MAX_QPS)),
+        _setting("traffic", "qps", whole_number(1, MAX_QPS)),
         _setting("traffic", "path_mtu", _path_mtu),
         _setting("traffic", "reliability", _choice(RELIABILITIES)),
         _setting("traffic", "spread", _choice(UNITS)),
-        _setting("traffic", "entropy", _between(2, MAX_ENTROPY)),
+        _setting("traffic", "entropy", whole_number(2, MAX_ENTROPY)),
         _setting("traffic", "flowlet_gap", _quantity(parse_duration_us), "flowlet_gap_us"),
+        _setting("traffic", "rate_limit", _quantity(parse_rate_mbps), "rate_limit_mbps"),
+        _setting("traffic", "ack_timeout", _quantity(parse_duration_us), "ack_timeout_us"),
+        _setting("traffic", "lossless", _choice(LOSSLESS)),
         _setting("traffic", "placement", _choice(PLACEMENTS)),
-        _setting("traffic", "ranks", _between(1, _MAX_INT64)),
+        _setting("traffic", "ranks", whole_number(1, _MAX_INT64)),
         _setting("traffic", "min_bytes", _size),
         _setting("traffic", "max_bytes", _size),
-        _setting("traffic", "step_factor", _between(2, _MAX_INT64)),
-        _setting("traffic", "iterations", _between(1, _MAX_ITERATIONS)),
-        _setting("traffic", "warmup_iterations", _between(0, _MAX_ITERATIONS)),
+        _setting("traffic", "step_factor", whole_number(2, _MAX_INT64)),
+        _setting("traffic", "iterations", whole_number(1, _MAX_ITERATIONS)),
+        _setting("traffic", "warmup_iterations", whole_number(0, _MAX_ITERATIONS)),
         _setting("traffic", "in_place", _flag),
-        _setting("traffic", "flows_per_host", _between(1, _MAX_FLOWS)),
-        _setting("traffic", "group_size", _between(1, _MAX_INT64)),
+        _setting("traffic", "flows_per_host", whole_number(1, _MAX_FLOWS)),
+        _setting("traffic", "group_size", whole_number(1, _MAX_INT64)),
         _setting("traffic", "group_shift", _whole),
+        _setting("traffic", "hot_share", _share),
         _setting("workload", "workload", _text),
         _setting("workload", "split", _text),
         _setting("workload", "training", _text),
         _setting("workload", "stragglers", _text),
-        _setting("workload", "jobs", _between(1, _MAX_INT64)),
+        _setting("workload", "jobs", whole_number(1, _MAX_INT64)),
         _setting("workload", "device_flops", _quantity(parse_flops_s), "device_flops_s"),
         _setting("workload", "efficiency", _share),
         _setting("run", "scale", _scale),
-        _setting("run", "seed", _between(0, _MAX_INT64)),
+        _setting("run", "seed", whole_number(0, _MAX_INT64)),
         _setting("run", "time_limit", seconds, "time_limit_s"),
     )
 }
@@ -379,17 +392,24 @@ def load(path: Path | str | None = None, overrides: Mapping[str, object] | None 
     overrides: setting's key -> text or value; None = not given. Raises LabError, one line.
     """
     file = DEFAULT_FILE if path is None else Path(path)
-    values = from_document(_read(file), str(path or file.name))
+    return from_settings(from_document(read_document(file), str(path or file.name)), overrides or {})
+
+
+def from_settings(
+    base: Mapping[str, Any], overrides: Mapping[str, object], where: Mapping[str, str] | None = None
+) -> Experiment:
+    """The experiment of a file's fields with settings laid over them. where: what refusals call a setting, else its option."""
+    values = dict(base)
     _refuse_beside_workload(values, values)
     # What stands beside a schedule: in its own file, and on the command line.
     said = {key for key, setting in SETTINGS.items() if "schedule" in values and setting.field in values}
     given: dict[str, Any] = {}
-    for key, value in (overrides or {}).items():
+    for key, value in overrides.items():
         if key not in SETTINGS:
             raise LabError(unknown("setting", key, SETTINGS))
         if value is not None:
             setting = SETTINGS[key]
-            given[setting.field] = setting.parse(setting.option, value)
+            given[setting.field] = setting.parse((where or {}).get(key, setting.option), value)
             said.add(key)
     values |= given
     _refuse_beside_workload(values, given)
@@ -420,7 +440,7 @@ def _refuse_beside_workload(values: Mapping[str, Any], given: Mapping[str, Any])
         )
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_document(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
     except OSError as error:

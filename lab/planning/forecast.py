@@ -15,12 +15,15 @@ from lab.errors import LabError
 from lab.model.fluid import Prediction
 from lab.model.predictor import MAX_STEP_SENDS, predict_over
 from lab.model.wire import Paths, queue_pair_connection
+from lab.planning import sending
+from lab.planning.credits import credits_of
 from lab.planning.plan import Plan, Size, wire_flows
 from lab.planning.scale import TYPICAL_BUDGET, Scale, choose_scale
 from lab.planning.ways import Unknown, ways
 from lab.planning.workload import step_columns
 from lab.rows import json_value
 from topologies import Fabric, Port
+from topologies.shaping import Shape, shapes
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
@@ -41,17 +44,39 @@ class Forecast:
     @cached_property
     def paths(self) -> Mapping[Connection, Sequence[Port]]:
         """connection -> the egress port of every hop, each queue pair as a connection."""
-        if not self.ways:
-            return {}
-        qps, each = self.plan.experiment.qps, self.plan.schedule.connections
-        over = [queue_pair_connection(c, i, qps) for c in each for i in range(qps)]
-        return dict(zip(over, self.ways.forth(), strict=True))
+        return self._by_connection(self.ways.forth()) if self.ways else {}
+
+    @cached_property
+    def ack_paths(self) -> Mapping[Connection, Sequence[Port]]:
+        """connection -> the way back."""
+        return self._by_connection(self.ways.back()) if self.ways else {}
+
+    def _by_connection(self, paths: Sequence[Sequence[Port]]) -> dict[Connection, Sequence[Port]]:
+        qps = self.plan.experiment.qps
+        over = [queue_pair_connection(c, i, qps) for c in self.plan.schedule.connections for i in range(qps)]
+        return dict(zip(over, paths, strict=True))
 
     def prediction(self, size: Size, scale: Scale) -> Prediction | None:
         if self.ways is None:
             return None
         sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
         return predict_over(self.emulated, sends, self.ways, mtu)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of the emulated links, by interface."""
+        e = self.plan.experiment
+        return shapes(self.emulated, e.mtu, e.queue_frames)
+
+    def credits(self) -> dict[WireFlow, int]:
+        """Of each flow, for --lossless credits. Raises LabError where paths are unknown, or queues too short."""
+        e = self.plan.experiment
+        if self.unknown:
+            raise LabError(f"--lossless credits needs to know which queues a packet crosses: {self.unknown}")
+        most = sending.reliability(e).window
+        found = credits_of(self.paths, self.ack_paths, self.shapes, self.plan.framing, most)
+        flows = wire_flows(self.plan, self.emulated)
+        return {f: found[queue_pair_connection(f.connection, f.qp, e.qps)] for f in flows}
 
     @property
     def untimed(self) -> str:
@@ -105,7 +130,15 @@ def require_short_ways(expected: Forecast, scale: Scale) -> None:
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:
     """For the connections that the plan's transport will make. Needs no root and builds nothing."""
     emulated = scale.fabric(planned.fabric)
-    return forecast(planned, emulated, wire_flows(planned, emulated))
+    expected = forecast(planned, emulated, wire_flows(planned, emulated))
+    if planned.experiment.lossless:
+        expected.credits()
+    return expected
+
+
+def typical_scale(planned: Plan) -> Scale:
+    """The scale that was asked for, or a typical machine's."""
+    return planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
 
 
 def rows(planned: Plan) -> list[dict[str, Any]]:
@@ -119,7 +152,7 @@ def rows(planned: Plan) -> list[dict[str, Any]]:
 
 def expected_of(planned: Plan) -> tuple[Scale, Forecast, list[tuple[Size, Prediction | None]]]:
     """At the scale that was asked for, or a typical machine's."""
-    scale = planned.experiment.scale or choose_scale(planned.load, TYPICAL_BUDGET, planned.experiment.time_limit_s)
+    scale = typical_scale(planned)
     expected = forecast_of(planned, scale)
     return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
 

@@ -363,6 +363,8 @@ def _check_pattern(e: Experiment) -> None:
         )
     if (e.group_size, e.group_shift) != (None, 1) and e.collective != "group_shift":
         raise LabError(f"--group-size and --group-shift are not for {e.collective}: use --collective group_shift")
+    if e.hot_share is not None and e.collective != "all_to_all_v":
+        raise LabError(f"--hot-share is not for {e.collective}: use --collective all_to_all_v")
 
 
 def _check_workload(e: Experiment) -> None:

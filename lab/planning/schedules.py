@@ -18,6 +18,7 @@ from topologies.units import format_size
 from traffic import Demand, Schedule
 from traffic.contracts import buffer_ratio
 from traffic.layout import Layout
+from traffic.matrices import hot_pairs
 from traffic.placement import hb_domains
 from traffic.split import with_channels
 
@@ -31,6 +32,8 @@ def schedule_of(chosen: Site, helpers: Helpers | None, own: Schedule | None = No
     layout = Layout(chosen.ranks, hb_domains(fabric, chosen.members))
     if helpers:
         layout = replace(layout, parents=helpers.parents, n_servers=len(helpers.at))
+    if e.hot_share is not None:
+        layout = replace(layout, matrix=hot_pairs(chosen.ranks, e.hot_share))
     schedule = own or _found(e.collective, e.algorithm, layout, fabric, hosts, at, _demand(e))
     # Paths over circuits are those of the plan that is made for the schedule.
     if chosen.optical is None:

@@ -1,10 +1,9 @@
 """How an experiment's transport sends: its settings checked, in hardware units, and as emulated. Pure.
 
-A time of the transport is stretched by the time dilation, a rate divided by rate_scale, a number of bytes by size_scale. Only
-the retransmission timeout is as it is: it is no time of the traffic's, but of waiting for what does not come.
+A time of the transport is stretched by the time dilation, a rate divided by rate_scale, a number of bytes by size_scale.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,24 +11,37 @@ from lab.errors import LabError
 from lab.planning.experiment import Experiment
 from lab.planning.scale import Scale
 from topologies import Refused, unknown
+from topologies.shaping import Shape
+from topologies.tcp_timeout import least_timeout_ms
 from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
 from traffic import TRANSPORTS
 from traffic.errors import TrafficError
 from traffic.framing import ROCEV2_BYTES, Framing, largest_path_mtu
 from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.opcodes import PATH_MTUS
-from traffic.rocev2.receiver import CNP_INTERVAL_NS
-from traffic.rocev2.reliability import Reliability
+from traffic.rocev2.reliability import MAX_TIMEOUT_CODE, Reliability, timeout_ns
 from traffic.rocev2.spread import Spread
 
-ROCEV2, TCP = "rocev2", "tcp"
+ROCEV2, TCP, UDP = "rocev2", "tcp", "udp"
 SELECTIVE = "selective"
 DCQCN, NONE = "dcqcn", "none"
 TCP_CONGESTION_CONTROLS = ("cubic", "reno", "dctcp", "bbr")
-_CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN)}
+_CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN), UDP: (NONE,)}
 _NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
-_OF_ROCEV2 = ("qps", "path_mtu", "reliability", "spread", "entropy", "flowlet_gap_us")
+_OF_ROCEV2 = (
+    "qps",
+    "path_mtu",
+    "reliability",
+    "spread",
+    "entropy",
+    "flowlet_gap_us",
+    "rate_limit_mbps",
+    "ack_timeout_us",
+    "lossless",
+)
+# Of the time that full queues take: on a busy machine this process answers late.
+_SPARE = 4
 _DEFAULTS = {f.name: f.default for f in fields(Experiment)}
 # To add a constant of DCQCN: how it is written, and what it is as DcqcnParameters counts it.
 _DCQCN_KEYS: dict[str, tuple[str, Callable[[str], float]]] = {
@@ -41,6 +53,7 @@ _DCQCN_KEYS: dict[str, tuple[str, Callable[[str], float]]] = {
     "additive_increase": ("additive_increase_mbps", parse_rate_mbps),
     "hyper_increase": ("hyper_increase_mbps", parse_rate_mbps),
     "min_rate": ("min_rate_mbps", parse_rate_mbps),
+    "cnp_interval": ("cnp_interval_ns", lambda text: round(parse_duration_us(text) * 1e3)),
 }
 
 
@@ -54,34 +67,44 @@ def require_possible(e: Experiment, line_rate_mbps: float) -> None:
                 raise LabError(f"{_option(name)} is not for {e.transport}: use it with --transport {ROCEV2}")
     else:
         _require_fit(e)
+        if e.ack_timeout_us == 0:
+            raise LabError(
+                "--ack-timeout 0 would send every packet again before it can be acknowledged: use 1us or more"
+            )
     _require_spread(e)
     name, constants = _congestion_control(e)
     if name == DCQCN:
         _dcqcn(e, constants, line_rate_mbps)
+        if e.rate_limit_mbps is not None:
+            raise LabError(
+                "--rate-limit is not for --congestion-control dcqcn, which chooses the rate: leave one of them out"
+            )
     if name in _NEED_MARKS and e.ecn_threshold_us is None:
         raise LabError(
             f"--congestion-control {name} waits for marks, and no link marks: add --ecn-threshold, such as 50us"
         )
 
 
-def options(e: Experiment, scale: Scale, line_rate_mbps: float) -> dict[str, Any]:
-    """The transport's keyword arguments, as emulated. line_rate_mbps: of hardware."""
+def options(e: Experiment, scale: Scale, line_rate_mbps: float, shapes: Iterable[Shape]) -> dict[str, Any]:
+    """The transport's keyword arguments, as emulated. line_rate_mbps: of hardware; shapes: of the emulated links."""
     name, constants = _congestion_control(e)
-    if e.transport != ROCEV2:
+    if e.transport == TCP:
         return {"congestion_control": name}
+    if e.transport == UDP:
+        return {"patience_ns": _SPARE * least_timeout_ms(shapes) * 10**6}
     dilation = scale.time_dilation
     return {
-        "reliability": reliability(e),
+        "reliability": replace(reliability(e), timeout_ns=ack_timeout_ns(e, scale, shapes)),
         "dcqcn": _emulated(_dcqcn(e, constants, line_rate_mbps), scale) if name == DCQCN else None,
-        "cnp_interval_ns": round(CNP_INTERVAL_NS * dilation),
         "spread": Spread(e.spread, e.entropy, max(1, round(e.flowlet_gap_us * 1e3 * dilation))),  # type: ignore[arg-type]
+        "rate_mbps": None if e.rate_limit_mbps is None else e.rate_limit_mbps / scale.rate_scale,
         **plan_options(e),
     }
 
 
 def plan_options(e: Experiment) -> dict[str, Any]:
     """What of them decides which flows there are."""
-    return {"qps": e.qps} if e.transport == ROCEV2 else {}
+    return {"qps": e.qps, "seed": e.seed} if e.transport == ROCEV2 else {}
 
 
 def framing(e: Experiment) -> Framing:
@@ -108,6 +131,16 @@ def reliability(e: Experiment) -> Reliability:
     return replace(r, reorder=r.window // 2) if selective and e.spread != "flow" else r
 
 
+def ack_timeout_ns(e: Experiment, scale: Scale, shapes: Iterable[Shape]) -> int:
+    """As emulated. Unasked it is the shortest that a NIC can be set to which, stretched, is above the wait in full queues: with a
+    shorter one every packet in a full queue would be sent twice."""
+    if e.ack_timeout_us is not None:
+        return max(1, round(e.ack_timeout_us * 1e3 * scale.time_dilation))
+    codes = (round(timeout_ns(code) * scale.time_dilation) for code in range(MAX_TIMEOUT_CODE + 1))
+    least_ns = _SPARE * least_timeout_ms(shapes) * 10**6
+    return next((ns for ns in codes if ns >= least_ns), least_ns)
+
+
 def resent_for(e: Experiment, lost: int, timeouts: int) -> int:
     """Segments that so many losses and retransmission timeouts can explain: who goes back sends all of a window again."""
     if e.transport != ROCEV2:
@@ -120,7 +153,7 @@ def resent_for(e: Experiment, lost: int, timeouts: int) -> int:
 
 
 def _option(field: str) -> str:
-    return "--" + field.removesuffix("_us").replace("_", "-")
+    return "--" + field.removesuffix("_us").removesuffix("_mbps").replace("_", "-")
 
 
 def _require_fit(e: Experiment) -> None:
@@ -178,7 +211,7 @@ def _dcqcn(e: Experiment, constants: Mapping[str, str], line_rate_mbps: float) -
             reason = error if isinstance(error, Refused) else f"{text!r} is not a number"
             raise LabError(f"--congestion-control dcqcn: {key}: {reason}") from None
     try:
-        return DcqcnParameters(line_rate_mbps, **values)
+        return DcqcnParameters.at_line_rate(line_rate_mbps, **values)
     except TrafficError as error:
         raise LabError(
             f"--congestion-control {e.congestion_control}: {error}; constants: {', '.join(_DCQCN_KEYS)}"

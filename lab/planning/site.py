@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import controller
+from controller.circuits.device import MOST_OF_REQUESTED
 from controller.circuits.plan import Plan as CircuitPlan
 from controller.circuits.plan_file import texts_of
 from controller.circuits.slices import DemandMatrix
@@ -30,6 +31,8 @@ from traffic.placement import place
 
 # Schedules grow with the ranks squared: a ring of these has two million sends.
 MAX_RANKS = 1024
+# What a change of circuits takes beside the dark: routes, and a busy machine.
+_SOFTWARE_US = 100_000.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,14 @@ class Site:
             ecn_threshold_us=None if e.ecn_threshold_us is None else e.ecn_threshold_us * scale.time_dilation,
             seed=e.seed,
             queue_frames=e.queue_frames,
+            hold_us=self._hold_us(scale),
         )
+
+    def _hold_us(self, scale: Scale) -> float | None:
+        """The dark, with what software may add to it."""
+        if not self.optical or self.optical.in_the_dark != "hold":
+            return None
+        return self.optical.device.longest_dark_us * scale.time_dilation * MOST_OF_REQUESTED + _SOFTWARE_US
 
     @property
     def has_delays(self) -> bool:

@@ -33,6 +33,8 @@ def ways(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Paths:
         raise Unknown("the controller is not ours, so the paths are not known")
     if e.spread != "flow":
         raise Unknown(f"with --spread {e.spread} a connection takes many paths, the model knows one")
+    if e.rate_limit_mbps is not None:
+        raise Unknown("--rate-limit holds senders back, the model knows the links' rates alone")
     if planned.circuits and len(planned.circuits.slices) > 1:
         raise Unknown("circuits change while it runs")
     chosen = routing(planned, emulated)

@@ -44,6 +44,12 @@ def program(collective: str) -> str:
     return f"{PROGRAMS.get(collective, collective)}_perf"
 
 
+def collective_of(program_name: str) -> str:
+    """The other way: 'alltoall_perf' -> 'all_to_all'; of a program that is not known, its own name."""
+    name = program_name.removesuffix("_perf")
+    return next((ours for ours, theirs in PROGRAMS.items() if theirs == name), name)
+
+
 def count(row: RowResult) -> int:
     """Elements: the buffer's, or for collectives that divide it each rank's part."""
     parts = row.ranks if row.collective in _DIVIDED else 1
@@ -109,6 +115,8 @@ def _rocev2(machine: Mapping[str, Any]) -> Iterator[str]:
             f"RoCEv2: {qps} queue pair{'s' * (qps != '1')} per connection, path MTU {path_mtu}, {recovery}, "
             f"congestion control {control}, spread by {spread}"
         )
+        if (lossless := machine.get("rocev2_lossless", "none")) != "none":
+            yield f"lossless by {lossless}"
 
 
 def _delays(machine: Mapping[str, Any]) -> Iterator[str]:
@@ -150,14 +158,15 @@ def row_line(row: RowResult) -> str:
     out_of_place = InPlace(row.time_s, row.algbw_gbytes_s, row.busbw_gbytes_s, row.wrong)
     line += _half(out_of_place) + _half(row.in_place)
     predicted = "N/A" if math.isnan(row.predicted_s) else float_str(row.predicted_s * 1e6, 9).strip()
-    return line + " " + _OWN % (f"{row.jct_ratio:.3f}", predicted, row.verdict)
+    return line + " " + _OWN % ("N/A" if math.isnan(row.jct_ratio) else f"{row.jct_ratio:.3f}", predicted, row.verdict)
 
 
 def _half(half: InPlace | None) -> str:
     if half is None:
         return "  %7s  %6s  %6s  %6s" % ("N/A", "N/A", "N/A", "N/A")
     algbw, busbw = ("N/A" if math.isnan(x) else float_str(x, 6) for x in (half.algbw_gbytes_s, half.busbw_gbytes_s))
-    return "  %7s  %6s  %6s  %6g" % (float_str(half.time_s * 1e6, 7), algbw, busbw, half.wrong)
+    wrong = "N/A" if half.wrong is None else "%g" % half.wrong
+    return "  %7s  %6s  %6s  %6s" % (float_str(half.time_s * 1e6, 7), algbw, busbw, wrong)
 
 
 def row_lines(row: RowResult) -> list[str]:
@@ -205,7 +214,7 @@ def average_busbw(rows: Iterable[RowResult]) -> float:
 
 def out_of_bounds(rows: Iterable[RowResult]) -> int:
     """Checks that found wrong elements: nccl-tests counts halves, not elements."""
-    return sum((row.wrong > 0) + (row.in_place is not None and row.in_place.wrong > 0) for row in rows)
+    return sum(bool(row.wrong) + bool(row.in_place and row.in_place.wrong) for row in rows)
 
 
 def footer(rows: Sequence[RowResult], collective: str) -> list[str]:
@@ -213,7 +222,11 @@ def footer(rows: Sequence[RowResult], collective: str) -> list[str]:
     bad = out_of_bounds(rows)
     average = average_busbw(rows)
     excluded = sum(row.verdict == "invalid" for row in rows)
-    none = "N/A: no valid row" if excluded == len(rows) else "N/A: a training step has none"
+    none = "N/A: a training step has none"
+    if excluded == len(rows):
+        none = "N/A: no valid row"
+    elif any(row.wrong is None for row in rows):
+        none = "N/A: not all of the data arrived"
     return [
         *([f"# {excluded} of {len(rows)} rows are invalid and not in the average"] if excluded else []),
         "# %-20s : %d %s" % ("Out of bounds values", bad, "FAILED" if bad else "OK"),

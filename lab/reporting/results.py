@@ -7,51 +7,26 @@ keeps its rows. Files made under sudo belong to the user who called it.
 import csv
 import json
 import math
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from lab.errors import LabError
-from lab.reporting import nccl, report
-from lab.rows import (
-    CIRCUIT_COLUMNS,
-    ITERATION_COLUMNS,
-    LINK_COLUMNS,
-    ROW_COLUMNS,
-    CircuitRecord,
-    IterationRecord,
-    LinkSamples,
-    LinkTotal,
-    RowResult,
-    RunRecord,
-)
+from lab.reporting import files, nccl, tables
+from lab.rows import CIRCUIT_COLUMNS, ROW_COLUMNS, CircuitRecord, LinkTotal, RowResult, RunRecord
 
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-_LINK_SCHEMA = pa.schema(
-    [
-        ("at_s", pa.float64()),
-        *((name, pa.string()) for name in ("intf", "link", "kind")),
-        ("bytes_sent", pa.int64()),
-    ]
-)
 _LINKS_COLUMNS = ("link", "intf", "bytes_sent", "dropped", "utilisation")
-assert tuple(_LINK_SCHEMA.names) == LINK_COLUMNS
 
 
 def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> Path:
     """Makes `parent`/<date>-<time>-<topology>-<collective>[-n], never one that exists. Raises LabError."""
     name = re.sub(r"[^\w.-]+", "_", f"{now:%Y%m%d-%H%M%S}-{topology}-{collective}")
     try:
-        _make_parents(parent)
+        files.make_parents(parent)
         n = 1
         while True:
             folder = parent / (name if n == 1 else f"{name}-{n}")
@@ -60,45 +35,51 @@ def new_folder(parent: Path, topology: str, collective: str, now: datetime) -> P
             except FileExistsError:
                 n += 1
                 continue
-            _give_to_user(folder)
+            files.give_to_user(folder)
             return folder
     except OSError as error:
-        raise _unwritable(parent, error) from None
+        raise files.unwritable(parent, error) from None
 
 
 def write(folder: Path, record: RunRecord) -> None:
-    """All of the folder's files, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
+    """The folder's data, from what the run has so far. Makes the folder where it is missing. Raises LabError."""
     try:
-        _make_parents(folder)
-        _write(folder / "manifest.json", _json(manifest(record)))
-        _write(folder / "results.csv", csv_text(record.rows))
-        _write(folder / "nccl.json", _json(nccl.document(record)))
-        _write(folder / "report.html", report.html(record))
-        _write_parquet(folder / "results.parquet", row_table(record.rows))
-        _write_parquet(folder / "iterations.parquet", iteration_table(record.iterations))
-        _write_parquet(folder / "links.parquet", link_table(record.links))
+        files.make_parents(folder)
+        files.write_text(folder / "manifest.json", _json(manifest(record)))
+        files.write_text(folder / "results.csv", csv_text(record.rows))
+        files.write_text(folder / "nccl.json", _json(nccl.document(record)))
+        for name, table in tables.of(record).items():
+            files.write_parquet(folder / f"{name}.parquet", table)
         if record.circuit_totals:
-            _write(folder / "circuits.csv", circuits_text(record.circuits))
-            _write_parquet(folder / "circuits.parquet", circuit_table(record.circuits))
+            files.write_text(folder / "circuits.csv", circuits_text(record.circuits))
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise files.unwritable(folder, error) from None
+
+
+def write_report(folder: Path) -> Path:
+    """report.html, made of what stands in the folder. Raises LabError."""
+    # Only who writes a report waits for the plotting library.
+    from lab.reporting import recorded, report
+
+    file = folder / "report.html"
+    text = report.html(recorded.read(folder))
+    try:
+        files.write_text(file, text)
+    except OSError as error:
+        raise LabError(f"{str(file)!r} cannot be written: {error.strerror}") from None
+    return file
 
 
 def write_job(folder: Path, record: RunRecord, program: Mapping[str, Any]) -> None:
     """The files of a run whose traffic was a program's own. Makes the folder where it is missing. Raises LabError."""
     try:
-        _make_parents(folder)
-        _write(folder / "manifest.json", _json(manifest(record) | {"program": program}))
-        _write(folder / "links.csv", links_text(record.link_totals))
-        _write_parquet(folder / "links.parquet", link_table(record.links))
+        files.make_parents(folder)
+        files.write_text(folder / "manifest.json", _json(manifest(record) | {"program": program}))
+        files.write_text(folder / "links.csv", links_text(record.link_totals))
+        files.write_parquet(folder / "links.parquet", tables.link_table(record.links))
+        files.write_parquet(folder / "cpu.parquet", tables.cpu_table(record.cpu))
     except OSError as error:
-        raise _unwritable(folder, error) from None
-
-
-def _unwritable(folder: Path, error: OSError) -> LabError:
-    # Arrow words its errors at length; the number in them is the kernel's.
-    reason = os.strerror(error.errno) if error.errno else error
-    return LabError(f"results cannot be written to {str(folder)!r}: {reason}: use --out DIR")
+        raise files.unwritable(folder, error) from None
 
 
 def manifest(record: RunRecord) -> dict[str, Any]:
@@ -115,7 +96,9 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "machine": record.machine,
         "ranks": list(record.hosts),
         "helpers": record.helpers,
+        "findings": record.findings,
         "fabric": record.fabric,
+        "notes": record.notes,
         **({"circuits": [asdict(total) for total in record.circuit_totals]} if record.circuit_totals else {}),
     }
 
@@ -150,78 +133,5 @@ def circuits_text(circuits: Iterable[CircuitRecord]) -> str:
     return text.getvalue()
 
 
-def circuit_table(circuits: Sequence[CircuitRecord]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(one) for one in circuits], _schema(CircuitRecord, CIRCUIT_COLUMNS))
-
-
-def row_table(rows: Sequence[RowResult]) -> pa.Table:
-    return pa.Table.from_pylist([row.columns() for row in rows], _schema(RowResult, ROW_COLUMNS))
-
-
-def iteration_table(iterations: Sequence[IterationRecord]) -> pa.Table:
-    names = ITERATION_COLUMNS
-    return pa.Table.from_pylist(
-        [{n: getattr(i, n) for n in names} for i in iterations], _schema(IterationRecord, names)
-    )
-
-
-def link_table(windows: Sequence[LinkSamples]) -> pa.Table:
-    """Long form: one line per sample and interface, interfaces in the fabric's order within a sample."""
-    tables = [_link_window(w) for w in windows]
-    return pa.concat_tables(tables) if tables else _LINK_SCHEMA.empty_table()
-
-
-def _link_window(w: LinkSamples) -> pa.Table:
-    samples, n = w.bytes_sent.shape
-    places = np.tile(np.arange(n, dtype=np.int32), samples)
-    columns = [
-        pa.array(np.repeat(w.at_s, n)),
-        *(
-            pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string())).cast(pa.string())
-            for names in (w.intfs, w.links, w.kinds)
-        ),
-        pa.array(w.bytes_sent.reshape(-1)),
-    ]
-    return pa.Table.from_arrays(columns, schema=_LINK_SCHEMA)
-
-
-def _schema(record: type, names: Iterable[str]) -> pa.Schema:
-    """From the dataclass's own types, so that a table without rows has its columns' types all the same."""
-    types = record.__annotations__
-    return pa.schema([(name, _TYPES.get(types[name], pa.string())) for name in names])
-
-
 def _json(data: dict[str, Any]) -> str:
     return json.dumps(data, indent=1, default=str) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    _replace(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-def _write_parquet(path: Path, table: pa.Table) -> None:
-    _replace(path, lambda part: pq.write_table(table, part))
-
-
-def _replace(path: Path, write_to: Callable[[Path], object]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        write_to(part)
-        _give_to_user(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _make_parents(folder: Path) -> None:
-    """mkdir -p that gives what it makes to the user, and nothing else."""
-    missing = [f for f in (folder, *folder.parents) if not f.exists()]
-    for f in reversed(missing):
-        f.mkdir(exist_ok=True)
-        _give_to_user(f)
-
-
-def _give_to_user(path: Path) -> None:
-    """sudo(8) says who called it."""
-    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID") or -1))

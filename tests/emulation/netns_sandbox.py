@@ -61,9 +61,9 @@ def sh(command: str, netns: str | None = None) -> str:
 
 @contextmanager
 def network(fabric: Fabric, **options: Any) -> Iterator[FabricNet]:
-    """A started network with rules and without a controller; taken back at the end."""
+    """A started network with rules and without a controller, on the datapath that a run would use; taken back at the end."""
     daemons = ovs_daemons.start_daemons()
-    net = FabricNet(fabric, controllers=(), **options)
+    net = FabricNet(fabric, controllers=(), **{"datapath": ovs_daemons.find_datapath(), **options})
     net.start()
     try:
         install_rules(fabric)

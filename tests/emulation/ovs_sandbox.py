@@ -18,6 +18,7 @@ from typing import Any
 from controller import client
 from tests.emulation.waiting import wait_for
 from topologies.fabric import Fabric, Port
+from topologies.ovs_daemons import find_datapath
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "/run/openvswitch"
@@ -130,8 +131,9 @@ def _configure_host(fabric: Fabric, host: str) -> None:
 
 def _bridges(fabric: Fabric, patched: dict[str, str], *, veth: bool = True) -> Iterator[str]:
     """ovs-vsctl's words. A port in `patched` joins the interface that it names there."""
+    datapath = find_datapath()
     for switch in fabric.switches:
-        yield f"-- add-br {switch.name} -- set bridge {switch.name} datapath_type=netdev fail_mode=secure"
+        yield f"-- add-br {switch.name} -- set bridge {switch.name} datapath_type={datapath} fail_mode=secure"
         yield f"protocols=OpenFlow13 other-config:datapath-id={switch.dpid:016x}"
         yield f"-- set-controller {switch.name} tcp:127.0.0.1:6653 -- set controller {switch.name} max_backoff=1000"
         for port in fabric.ports_of(switch.name):

@@ -197,7 +197,7 @@ def test_bridges_speak_openflow_13_and_forward_nothing_by_themselves(seen: dict[
     rows = {row.split(",")[0]: row.split(",")[1:] for row in seen["bridges"].split()}
     assert set(rows) == {"leaf1", "leaf2", "spine1", "spine2"}
     for row in rows.values():
-        assert row == ["netdev", "secure", "[OpenFlow13]"]
+        assert row == [ovs_daemons.find_datapath(), "secure", "[OpenFlow13]"]
 
 
 def test_datapath_ids_are_the_fabrics(seen: dict[str, Any]) -> None:

@@ -85,6 +85,20 @@ def test_a_scheduler_s_circuits_change_while_it_runs(tmp_path: Path) -> None:
     assert max(times) - max(float(one["up_s"]) for one in found) < 1.0
 
 
+def test_what_is_sent_in_the_dark_is_held(tmp_path: Path) -> None:
+    """No other way and nothing lost: what waits needs no segment sent again, but where TCP loses patience."""
+    options = ("--circuits", "round-robin:slice=400ms", "--dark", "20ms", "--in-the-dark", "hold")
+    done = run_topo(*HYBRID, *options, *sizes("4M"), "--out", "out", cwd=tmp_path)
+    (row,) = rows(tmp_path / "out")
+    assert row["wrong"] == "0" and "circuits set while it ran" in done.out
+    sums = total(tmp_path / "out")
+    assert sums["set_up"] > 0 and sums["bytes_by_circuits"] > 0
+    # Of frames with data, 9014 bytes and more, none; the gates' probes are 60 bytes each.
+    assert sums["bytes_lost"] < 9014 * sums["set_up"]
+    (audit,) = [line for line in done.err.splitlines() if "interfaces shaped" in line][:1]
+    assert audit.split("] ")[1].split()[0].split("/")[0] == audit.split("] ")[1].split()[0].split("/")[1]
+
+
 def test_a_plan_file_changes_only_what_changes(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     options = ("--circuits", "plan.toml", "--dark", "20ms", "--in-the-dark", "divert")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from controller import client
-from tests.emulation.ovs_sandbox import REST, build, controller, ready, run
+from tests.emulation.ovs_sandbox import REST, build, controller, ready, run, sh
 from topologies.ocs_leaf import OcsLeaf
 
 pytestmark = [
@@ -99,6 +99,20 @@ def udp_over_changes(dark: str, in_the_dark: str, times: int) -> dict[str, Any]:
     """leaf1 and leaf2 are joined by one circuit, which moves to other ports and back; a spine is for those who divert."""
     fabric = OcsLeaf(leaves=2, hosts_per_leaf=1, uplinks=2, ocs=1, spines=1).build()
     build(fabric)
+    toward_circuits = [
+        p.intf
+        for link in fabric.links
+        if link.kind == "circuit"
+        for p in link.ports
+        if fabric.node(p.node).role != "ocs"
+    ]
+    if in_the_dark == "hold":
+        sh(
+            "; ".join(
+                f"tc qdisc add dev {i} root handle 5: tbf rate 50mbit burst 12500 limit 2000000"
+                for i in toward_circuits
+            )
+        )
     # Port 1 leads to the host, 2 to the spine.
     ways = ["leaf1:3 - leaf2:3"], ["leaf1:4 - leaf2:4"]
     with controller(fabric, "ecmp", "--dark", dark, "--in-the-dark", in_the_dark):
@@ -115,7 +129,8 @@ def udp_over_changes(dark: str, in_the_dark: str, times: int) -> dict[str, Any]:
             got = _last(listener)
         history = client.circuit_history(REST)
         assert len(history) == before + 2 * times
-        return {"sent": sent, "got": got, "history": [one for one in history if one["change"] > 1]}
+        gates = sh(f"tc qdisc show dev {toward_circuits[0]}") if in_the_dark == "hold" else ""
+        return {"sent": sent, "got": got, "gates": gates, "history": [one for one in history if one["change"] > 1]}
 
 
 def udp_over_a_plan(slice_ms: int, dark_ms: int, duration_s: float) -> dict[str, Any]:
@@ -193,6 +208,17 @@ def test_divert_loses_nothing() -> None:
     found = run(udp_over_changes, "25ms", "divert", 4, timeout_s=90)
     assert len(found["sent"]) - len(set(found["got"])) <= 1
     assert len(found["got"]) == len(set(found["got"]))
+
+
+def test_hold_loses_nothing_and_what_was_held_comes_late() -> None:
+    """Ten changes of 25 ms at 1000 packets/s, without another way."""
+    found = run(udp_over_changes, "25ms", "hold", 10, timeout_s=90)
+    sent, got, history = found["sent"], found["got"], found["history"]
+    assert sorted(got) == list(range(len(sent)))
+    assert len({one["change"] for one in history}) == 10
+    assert all(one["achieved_us"] >= 25_000 for one in history)
+    # The gates stand open again, as they were.
+    assert "rate 50Mbit burst 12500b" in found["gates"]
 
 
 def test_a_tcp_connection_outlives_the_dark_and_its_stall_is_told_from_it() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lab.rows import ITERATION_COLUMNS
+from lab.rows import ITERATION_COLUMNS, LINK_COLUMNS
 from tests.emulation.commands import Done, fabric, host_state, run_topo, sizes
 from tests.results_folder import COLUMNS, FILES
 
@@ -88,7 +88,7 @@ def test_the_tables_have_the_documented_columns(plain: tuple[Done, Path]) -> Non
     iterations = pd.read_parquet(folder / "iterations.parquet")
     assert tuple(iterations.columns) == ITERATION_COLUMNS
     assert len(iterations) == 4 and (iterations["wrong"] == 0).all()
-    assert list(pd.read_parquet(folder / "links.parquet").columns) == ["at_s", "intf", "link", "kind", "bytes_sent"]
+    assert tuple(pd.read_parquet(folder / "links.parquet").columns) == LINK_COLUMNS
     nccl = json.loads((folder / "nccl.json").read_text())
     assert [r["size"] for r in nccl["results"]] == [256000, 512000]
     assert (folder / "report.html").read_text().lstrip().lower().startswith("<!doctype html")

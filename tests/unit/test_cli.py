@@ -414,3 +414,20 @@ def test_a_closed_pipe_is_no_error() -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == (b"{", b"")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["describe"], ["report", "--help"]])
+def test_only_who_writes_a_report_waits_for_the_plotting_library(arguments: list[str]) -> None:
+    code = (
+        f"import sys\nfrom lab import cli\ntry:\n    cli.main({arguments})\nexcept SystemExit:\n    pass\n"
+        "import lab.measuring.run\nsys.exit('matplotlib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_report_of_what_is_no_results_folder_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["report", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert told.err.endswith("No such file or directory: name a folder that a run has written\n")

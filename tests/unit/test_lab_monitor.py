@@ -1,5 +1,7 @@
 """What the monitor's samples say, on samples made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,41 @@ def test_too_few_samples_say_nothing_about_the_switch() -> None:
     seen = window([0.0, 0.1, 0.2], [0, 10, 20], [0, 5_000_000, 0])
     assert seen.switch_queue_s([(0.0, 0.2)]) is None
     assert seen.switch_queue_s([]) is None
+
+
+def test_too_much_for_a_rate_is_seen_even_by_a_late_sampler() -> None:
+    """10 Mbyte/s and a burst of 100 kB allow 5.1 Mbyte in 0.5 s. Asked for 50 ms before they were there, two samples may tell of
+    0.55 s and 5.6 Mbyte: the first link's 5.5 are right, the second's 15 are not, whenever they were sent."""
+    at = [i * 0.1 for i in range(6)]
+    seen = replace(
+        window(at, [0] * 6, [0] * 6),
+        began_s=np.array(at) - 0.05,
+        bytes_sent=np.array([[i * 1_100_000, i * 3_000_000] for i in range(6)]),
+    )
+    worst, speed = seen.excess(np.full(2, 1e7), np.full(2, 1e5))
+    assert worst.tolist() == pytest.approx([5.5 / 5.6, 15 / 5.6])
+    assert speed[1] == pytest.approx(15e6 / 0.55)
+
+
+def test_what_was_not_asked_of_the_switch_is_no_empty_queue() -> None:
+    at = [i * 0.1 for i in range(12)]
+    backlog = [5_000_000, -1] * 6
+    seen = window(at, [i * 10_000_000 for i in range(12)], backlog)
+    assert seen.switch_queue_s([(-0.1, 1.2)]) == pytest.approx(5_000_000 / (110_000_000 / 1.3))
+
+
+def test_what_programs_swallow_is_what_came_to_them_and_is_nowhere_else() -> None:
+    """A program is first seen at 0.2 s, after 100 frames; until 0.4 s 50 more came, of which 30 left, 4 wait and 1 was dropped.
+    On the other interface there is none."""
+    seen = replace(
+        window([0.0, 0.2, 0.4], [0, 0, 0], [0] * 3),
+        frames_sent=np.array([[0, 0], [0, 100], [0, 130]]),
+        queue_at_s=np.array([0.0, 0.2, 0.4]),
+        queue_frames=np.array([[-1, 0], [-1, 1], [-1, 5]]),
+        queue_drops=np.array([[-1, 2], [-1, 2], [-1, 3]]),
+        filtered=np.array([[-1, -1], [-1, 0], [-1, 50]]),
+    )
+    assert seen.swallowed() == {"leaf1-eth1": 15}
 
 
 def test_what_was_sent_between_two_moments_is_that_of_the_samples_between_them() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lab.kpis import Goodput
 from lab.reporting import nccl
-from lab.reporting.compare import parse
+from lab.reporting.sources import parse
 from lab.rows import InPlace, IterationRecord
 from tests.unit.lab_samples import record, row
 
@@ -101,6 +101,24 @@ def test_both_halves_are_averaged_and_wrong_elements_fail() -> None:
     assert "# Out of bounds values : 1 FAILED" in nccl.footer(rows, "all_reduce")
 
 
+def test_of_a_row_whose_data_did_not_all_arrive_nothing_is_said_but_its_time() -> None:
+    lossy = row(
+        wrong=None,
+        delivered=0.3,
+        verdict="degraded",
+        algbw_gbytes_s=math.nan,
+        busbw_gbytes_s=math.nan,
+        jct_ratio=math.nan,
+    )
+    words = nccl.row_line(lossy).split()
+    # Bandwidths and wrong elements out of place, the half that did not run, and our ratio.
+    assert (words[6:9], words[9:13], words[14]) == (["N/A"] * 3, ["N/A"] * 4, "N/A")
+    lines = nccl.footer([lossy], "all_reduce")
+    assert lines[0] == "# Out of bounds values : 0 OK"
+    assert lines[1] == "# Avg bus bandwidth    : N/A: not all of the data arrived "
+    assert nccl.document(record(lossy))["results"][0]["out_of_place"]["nwrong"] is None
+
+
 def test_without_a_valid_row_there_is_no_average() -> None:
     assert math.isnan(nccl.average_busbw([]))
     assert "# Avg bus bandwidth    : N/A: no valid row " in nccl.footer([row(verdict="invalid")], "all_reduce")
@@ -178,3 +196,6 @@ def test_the_preamble_says_how_rocev2_sends() -> None:
     assert (
         "# RoCEv2: 4 queue pairs per connection, path MTU 1024, selective repeat, congestion control dcqcn, spread by packet"
     ) in nccl.preamble(made)
+    assert not any("lossless" in line for line in nccl.preamble(made))
+    made.machine = {**made.machine, "rocev2_lossless": "end-to-end credits in place of PFC, 9 to 33 packets each"}
+    assert "# lossless by end-to-end credits in place of PFC, 9 to 33 packets each" in nccl.preamble(made)

@@ -4,9 +4,7 @@ import csv
 import errno
 import json
 import os
-from dataclasses import replace
 from datetime import datetime, timezone
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lab.errors import LabError
-from lab.reporting import report, results
-from lab.rows import IterationRecord, LinkSamples, LinkTotal
+from lab.reporting import results
+from lab.rows import IterationRecord, LinkSamples
 from tests.results_folder import COLUMNS, FILES
 from tests.unit.lab_samples import record, row
 from topologies import Fabric, topology
-from topologies.describe import describe
 
 NOW = datetime(2026, 1, 5, 10, 11, 12, tzinfo=timezone.utc)
 
@@ -34,10 +31,16 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
         ("h1->leaf1", "leaf1->h1"),
         ("scale-out", "scale-out"),
         np.array([[0, 0], [7, 9]]),
+        packets_sent=np.array([[0, 0], [1, 2]]),
+        queue_at_s=np.array([0.05]),
+        queue_bytes=np.array([[-1, 9014]]),
+        queue_drops=np.array([[-1, 3]]),
     )
     results.write(
         tmp_path, record(row(), row(mmr=float("nan"), verdict="degraded"), iterations=iterations, links=[links])
     )
+    assert {f.name for f in tmp_path.iterdir()} == FILES - {"report.html"}
+    assert results.write_report(tmp_path) == tmp_path / "report.html"
     assert {f.name for f in tmp_path.iterdir()} == FILES
     lines = list(csv.reader((tmp_path / "results.csv").read_text().splitlines()))
     assert lines[0] == COLUMNS and len(lines) == 3
@@ -46,19 +49,37 @@ def test_the_folder_has_its_files_and_columns(tmp_path: Path) -> None:
     assert table.column_names == COLUMNS and table.num_rows == 2
     assert pq.read_table(tmp_path / "iterations.parquet").num_rows == 3
     assert pq.read_table(tmp_path / "links.parquet").to_pylist()[2:] == [
-        {"at_s": 0.1, "intf": "h1-eth0", "link": "h1->leaf1", "kind": "scale-out", "bytes_sent": 7},
-        {"at_s": 0.1, "intf": "leaf1-eth1", "link": "leaf1->h1", "kind": "scale-out", "bytes_sent": 9},
+        {
+            "at_s": 0.1,
+            "intf": "h1-eth0",
+            "link": "h1->leaf1",
+            "kind": "scale-out",
+            "bytes_sent": 7,
+            "packets_sent": 1,
+            "queue_bytes": None,
+            "queue_drops": None,
+        },
+        {
+            "at_s": 0.1,
+            "intf": "leaf1-eth1",
+            "link": "leaf1->h1",
+            "kind": "scale-out",
+            "bytes_sent": 9,
+            "packets_sent": 2,
+            "queue_bytes": 9014,
+            "queue_drops": 3,
+        },
     ]
 
 
 def test_a_run_without_rows_still_writes_readable_files(tmp_path: Path) -> None:
     results.write(tmp_path, record())
     assert (tmp_path / "results.csv").read_text() == ",".join(COLUMNS) + "\n"
-    for name in ("results", "iterations", "links"):
+    for name in ("results", "iterations", "links", "link_totals", "balance", "spans"):
         assert pq.read_table(tmp_path / f"{name}.parquet").num_rows == 0
     assert pq.read_table(tmp_path / "results.parquet").schema.field("time_s").type == "double"
     assert json.loads((tmp_path / "manifest.json").read_text())["complete"] is False
-    assert "No row was measured" in (tmp_path / "report.html").read_text()
+    assert "No row was measured" in results.write_report(tmp_path).read_text()
 
 
 def test_the_manifest_can_rebuild_the_fabric(tmp_path: Path) -> None:
@@ -106,66 +127,3 @@ def test_files_belong_to_the_user_who_called_sudo(tmp_path: Path, monkeypatch: p
     owned = [folder.parent, folder, *folder.iterdir()]
     assert {(f.stat().st_uid, f.stat().st_gid) for f in owned} == {(1234, 1235)}
     assert tmp_path.stat().st_uid != 1234
-
-
-class _Links(HTMLParser):
-    """Collects what a browser would load, and checks that every tag is closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loaded: list[str] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loaded += [v or "" for k, v in attrs if k in ("src", "href")]
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def test_the_report_tells_what_rocev2_counted() -> None:
-    rows = row(), row(transport="rocev2", dropped_fabric=3220, out_of_order=4731, naks=138, cnps=244, timeouts=15)
-    texts = [report.html(record(r)) for r in rows]
-    assert ["CNPs" in text for text in texts] == [False, True]
-    assert all(f"<td>{n}</td>" in texts[1] for n in (3220, 4731, 138, 244, 15))
-
-
-def test_the_report_is_whole_and_opens_offline() -> None:
-    totals = [
-        LinkTotal(2**30, "leaf1-eth5", "leaf1->spine1", "scale-out", 900, 1000.0, 0, 0.9),
-        LinkTotal(2**30, "h1-eth0", "h1->leaf1", "scale-out", 5, 5.0, 0, 0.1),
-    ]
-    bad = row(verdict="invalid", reason="<b>CPU-limited</b>; x")
-    rows = (row(size_bytes=2**28), replace(bad, in_place=None))
-    text = report.html(record(*rows, link_totals=totals, notes=["leaf1: 1 flow"]))
-    parser = _Links()
-    parser.feed(text)
-    assert parser.loaded == [] and parser.open == []
-    assert "&lt;b&gt;CPU-limited" in text and "did not complete" in text
-    assert "leaf1-&gt;spine1" in text and "90.0%" in text and "leaf1: 1 flow" in text
-
-
-def test_the_report_shows_links_inside_hb_domains_apart() -> None:
-    network = LinkTotal(2**30, "s1g1-eth0", "s1g1->leaf1", "scale-out", 1_000, 1000.0, 0, 0.9)
-    inside = LinkTotal(2**30, "s1g1-eth1", "s1g1->hb1", "scale-up", 7_000, 7000.0, 0, 0.95)
-    fabric = describe(topology("rail-only").build())
-    text = report.html(record(row(), fabric=fabric, link_totals=[network, inside]))
-    outside_part, inside_part = text.split("Busiest links of the network")[1].split("Busiest links inside HB domains")
-    assert "s1g1-&gt;leaf1" in outside_part and "hb1" not in outside_part
-    assert "s1g1-&gt;hb1" in inside_part and "leaf1" not in inside_part.split("<h2>")[0]
-    assert "All together 1,000 bytes" in outside_part and "All together 7,000 bytes" in inside_part
-
-
-def test_the_report_of_512_hosts_stays_small() -> None:
-    fabric = topology("spine-leaf:spines=16,leaves=32,hosts_per_leaf=16").build()
-    totals = [
-        LinkTotal(2**30, p.intf, fabric.direction(p), link.kind, 5, 5.0, 0, 0.1)
-        for link in fabric.links
-        for p in link.ports
-    ]
-    assert len(report.html(record(row(), fabric=describe(fabric), link_totals=totals))) < 500_000

@@ -13,28 +13,34 @@ from lab.model.wire import Sends, over_queue_pairs, queue_pair_connection
 from lab.planning.experiment import DEFAULT_FILE, load
 from lab.planning.plan import plan, wire_flows
 from lab.planning.scale import Scale
-from lab.planning.sending import framing, of_a_program, options, resent_for, tcp_congestion_control
+from lab.planning.sending import ack_timeout_ns, framing, of_a_program, options, resent_for, tcp_congestion_control
 from topologies import topology
+from topologies.shaping import shape
 from traffic.framing import rocev2
 from traffic.rocev2.reliability import Reliability
 
 ROCEV2 = {"transport": "rocev2"}
 HARDWARE_MBPS = 400_000.0
+# Its queue of 32 frames of 9014 bytes takes 46 ms to drain.
+LINK = shape(50, 9000)
 
 
 def sent(scale: Scale, **settings: Any) -> dict[str, Any]:
-    return options(load(None, ROCEV2 | settings), scale, HARDWARE_MBPS)
+    return options(load(None, ROCEV2 | settings), scale, HARDWARE_MBPS, [LINK])
 
 
 def test_unasked_rocev2_goes_back_n_over_one_queue_pair_and_is_not_held_back() -> None:
     made = sent(Scale())
-    assert made["reliability"] == Reliability(mtu_bytes=4096)
+    # Four times the kernel's 200 ms are 800 ms; the next of 4.096 us x 2^n is 1.07 s.
+    assert made["reliability"] == Reliability(mtu_bytes=4096, timeout_ns=4096 << 18)
     assert (made["dcqcn"], made["qps"], made["spread"].unit) == (None, 1, "flow")
 
 
 def test_tcp_is_told_its_congestion_control_alone() -> None:
-    assert options(load(None, {}), Scale(), HARDWARE_MBPS) == {"congestion_control": "cubic"}
-    assert options(load(None, {"congestion_control": "reno"}), Scale(), HARDWARE_MBPS) == {"congestion_control": "reno"}
+    assert options(load(None, {}), Scale(), HARDWARE_MBPS, []) == {"congestion_control": "cubic"}
+    assert options(load(None, {"congestion_control": "reno"}), Scale(), HARDWARE_MBPS, []) == {
+        "congestion_control": "reno"
+    }
     # What a program of the user's own sends is TCP's, whatever the file says of RoCEv2.
     assert tcp_congestion_control(load(None, ROCEV2 | {"congestion_control": "dcqcn"})) == "cubic"
 
@@ -47,19 +53,41 @@ def test_a_program_of_the_users_own_is_taken_to_speak_tcp(transport: str) -> Non
     assert of_a_program(reno) == reno
 
 
-@pytest.mark.parametrize("file", sorted(DEFAULT_FILE.parent.glob("*.toml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    # A sweep is many experiments.
+    [f for f in sorted(DEFAULT_FILE.parent.glob("*.toml")) if not f.stem.startswith("sweep")],
+    ids=lambda file: file.stem,
+)
 def test_every_experiment_that_we_ship_can_be_planned(file: Path) -> None:
     assert plan(load(file)).ranks >= 2
 
 
 def test_dcqcn_is_scaled_as_links_sizes_and_times_are() -> None:
     """8000:64: rates / 8000, bytes / 64, times x 125."""
-    made = sent(Scale(8000, 64), congestion_control="dcqcn:min_rate=400Mbit,rate_timer=300us,byte_counter=64K,gain=0.5")
-    p = made["dcqcn"]
-    assert (p.line_rate_mbps, p.min_rate_mbps, p.additive_increase_mbps) == (50, 0.05, 50 / 8000)
+    control = "dcqcn:min_rate=400Mbit,rate_timer=300us,byte_counter=64K,gain=0.5,cnp_interval=4us"
+    p = sent(Scale(8000, 64), congestion_control=control)["dcqcn"]
+    # The published increase is a thousandth of the line rate.
+    assert (p.line_rate_mbps, p.min_rate_mbps, p.additive_increase_mbps) == (50, 0.05, 400 / 8000)
     assert (p.rate_timer_ns, p.alpha_timer_ns, p.byte_counter, p.gain) == (37_500_000, 6_875_000, 1024, 0.5)
     assert p.fast_recovery_steps == 5
-    assert made["cnp_interval_ns"] == 50_000 * 125
+    assert p.cnp_interval_ns == 500_000
+
+
+def test_a_rate_limit_is_divided_as_links_are() -> None:
+    assert sent(Scale(8000, 64), rate_limit="40Gbit")["rate_mbps"] == 5
+
+
+def test_a_packet_is_sent_again_after_a_time_of_the_hardwares() -> None:
+    """x 125: asked for 3 ms it is 375 ms; unasked 4.096 us x 2^11 = 8.4 ms are 1.05 s here, where 0.52 s would be too short."""
+    asked, unasked = (sent(Scale(8000, 64), **s)["reliability"].timeout_ns for s in ({"ack_timeout": "3ms"}, {}))
+    assert (asked, unasked) == (375_000_000, 4096 * 2**11 * 125)
+
+
+def test_a_slow_links_full_queue_is_waited_for() -> None:
+    """1 Mbit/s: 32 frames of 9014 bytes are 2.308 s; two such queues, four times, are 18.46 s; 4.096 us x 2^23 are 34.4 s."""
+    e = load(None, ROCEV2)
+    assert ack_timeout_ns(e, Scale(), [shape(1, 9000)]) == 4096 << 23
 
 
 def test_a_flowlets_pause_is_stretched() -> None:
@@ -92,7 +120,8 @@ def test_how_much_losses_explain(settings: dict[str, Any], lost: int, timeouts: 
 
 
 _CONSTANTS = (
-    "gain, alpha_timer, rate_timer, byte_counter, fast_recovery_steps, additive_increase, hyper_increase, min_rate"
+    "gain, alpha_timer, rate_timer, byte_counter, fast_recovery_steps, additive_increase, hyper_increase, min_rate, "
+    "cnp_interval"
 )
 
 
@@ -139,7 +168,7 @@ _CONSTANTS = (
             {"congestion_control": "dcqcn:speed=1"},
             (
                 "--congestion-control: unknown constant of DCQCN 'speed': choose from additive_increase, alpha_timer, "
-                "byte_counter, fast_recovery_steps, gain, hyper_increase, min_rate, rate_timer"
+                "byte_counter, cnp_interval, fast_recovery_steps, gain, hyper_increase, min_rate, rate_timer"
             ),
         ),
         (
@@ -149,12 +178,36 @@ _CONSTANTS = (
                 "400Gbit or 50Mbit"
             ),
         ),
+        (
+            {"rate_limit": "10Gbit", "congestion_control": "dcqcn", "ecn_threshold": "50us"},
+            "--rate-limit is not for --congestion-control dcqcn, which chooses the rate: leave one of them out",
+        ),
+        (
+            {"rate_limit": "-10Gbit"},
+            "--rate-limit: rate '-10Gbit' is not a positive number with a unit: write it like 400Gbit or 50Mbit",
+        ),
+        (
+            {"rate_limit": "10Gbit", "transport": "udp"},
+            "--rate-limit is not for udp: use it with --transport rocev2",
+        ),
+        (
+            {"ack_timeout": "0us"},
+            "--ack-timeout 0 would send every packet again before it can be acknowledged: use 1us or more",
+        ),
+        (
+            {"transport": "tcp", "lossless": "credits"},
+            "--lossless is not for tcp: use it with --transport rocev2",
+        ),
+        (
+            {"lossless": "pfc"},
+            "--lossless = 'pfc': choose from credits",
+        ),
         ({"congestion_control": "dcqcn:gain=much"}, "--congestion-control dcqcn: gain: 'much' is not a number"),
         (
-            {"congestion_control": "dcqcn", "link_rate": "50Mbit"},
+            {"congestion_control": "dcqcn:min_rate=100Mbit", "link_rate": "50Mbit"},
             (
-                "--congestion-control dcqcn: DCQCN least rate 100 Mbit/s: use more than 0 and at most the line rate, 50 Mbit/s; "
-                f"constants: {_CONSTANTS}"
+                "--congestion-control dcqcn:min_rate=100Mbit: DCQCN least rate 100 Mbit/s: use more than 0 and at most the line "
+                f"rate, 50 Mbit/s; constants: {_CONSTANTS}"
             ),
         ),
     ],

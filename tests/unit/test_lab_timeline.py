@@ -14,10 +14,11 @@ from lab.measuring import timeline
 from lab.measuring.verdict import Evidence, judge
 from lab.planning.circuits import Optical, optical
 from lab.planning.experiment import Experiment
-from lab.reporting import report, results
-from lab.reporting.timeline_chart import timeline as drawn
+from lab.reporting import report, results, tables
+from lab.reporting.charts import circuits as chart
 from lab.rows import CircuitRecord, CircuitTotal, LinkSamples
 from tests.unit import lab_samples
+from topologies.describe import describe
 from topologies.ocs_leaf import OcsLeaf
 
 FABRIC = OcsLeaf(leaves=4, hosts_per_leaf=1, uplinks=1, ocs=1, spines=1).build()
@@ -150,36 +151,49 @@ def _record(**changes: Any) -> CircuitRecord:
     return replace(one, **changes)
 
 
-def test_the_picture_has_a_bar_for_each_light_and_each_dark() -> None:
+def test_the_picture_has_a_lane_for_each_uplink_and_the_hardwares_time() -> None:
     static = _record(source="leaf10:3", target="leaf1:3", requested_dark_us=math.nan, achieved_dark_us=math.nan)
-    svg = ET.fromstring(drawn([_record(), _record(up_s=12.5, down_s=13.0, met=False), static], time_dilation=100.0))
-    titles = [title.text for title in svg.iter("title")]
-    assert titles == [
-        "leaf1:3 to leaf2:3 over ocs1: 20 ms, 1,234 bytes",
-        "dark for 1.2 ms, 1 ms were asked for",
-        "leaf1:3 to leaf2:3 over ocs1: 5 ms, 1,234 bytes",
-        "dark for 1.2 ms, 1 ms were asked for",
-        "leaf10:3 to leaf1:3 over ocs1: 20 ms, 1,234 bytes",
-    ]
-    texts = [text.text for text in svg.iter("text")]
-    assert texts[:2] == ["leaf1:3", "leaf10:3"]
+    shown = [_record(), _record(up_s=12.5, down_s=13.0, met=False), static]
+    drawn = chart.timeline(shown, time_dilation=100.0)
     # From the begin of the first dark, 9.88 s, to 13 s: 31.2 ms at a dilation of 100.
-    assert "31.2" in texts
-    bars = [float(rect.attrib["width"]) for rect in svg.iter("rect")]
-    assert bars[0] / bars[1] == pytest.approx(2.0 / 0.12, rel=1e-2)
+    assert drawn.end_s == pytest.approx(0.0312)
+    assert 0 < drawn.left < drawn.right < 1 and drawn.above + drawn.below < 1
+    texts = [text.text for text in ET.fromstring(drawn.picture).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"leaf1:3", "leaf10:3", "to leaf1", "to leaf2", "dark", "time of the hardware (ms)"} <= set(texts)
+    assert texts.index("leaf1:3") < texts.index("leaf10:3")
+
+
+def test_of_very_many_circuits_the_earliest_of_the_first_uplinks_are_drawn() -> None:
+    many = [_record(source=f"leaf{leaf}:3", up_s=float(i), down_s=i + 1.0) for leaf in range(1, 101) for i in range(30)]
+    shown = chart.shown(many)
+    assert len(shown) == chart.MOST_BARS
+    assert {one.source for one in shown} == {f"leaf{leaf}:3" for leaf in range(1, chart.MOST_LANES + 1)}
+    assert max(one.up_s for one in shown) < 24
 
 
 def test_a_folder_and_a_report_have_the_circuits() -> None:
     summed = CircuitTotal(2**30, 12, 3, 1e5, 1.7e5, 0.9, 0.85, 1e6, 2e4, 10**6, 50, 5000)
     experiment = {**lab_samples.EXPERIMENT, "circuits": "round-robin", "dark": "rotor", "in_the_dark": "drop"}
-    record = lab_samples.record(lab_samples.ROW, circuits=[_record()], circuit_totals=[summed], experiment=experiment)
+    record = lab_samples.record(
+        lab_samples.ROW,
+        circuits=[_record()],
+        circuit_totals=[summed],
+        experiment=experiment,
+        fabric=describe(FABRIC),
+        hosts=("h1",),
+    )
     text = report.html(record)
-    assert "<h2>Circuits</h2>" in text and "round-robin on rotor; in the dark: drop" in text
+    assert (
+        "<h2>Circuits and dark times</h2>" in text
+        and 'id="circuit-time"' in text
+        and "round-robin on rotor; in the dark: drop" in text
+    )
     # Dark 0.1 s at a dilation of 125.
-    assert re.search(r"<td>12</td><td>3</td><td>800 us</td><td>1.36 ms</td><td>90.0%</td><td>85.0%</td>", text)
+    assert re.search(r"<td>12</td><td>3</td><td>800 µs</td><td>1.36 ms</td><td>90.0%</td><td>85.0%</td>", text)
     assert results.manifest(record)["circuits"][0]["bytes_lost"] == 5000
     header, line = results.circuits_text(record.circuits).splitlines()
     assert header == "size_bytes,ocs,source,target,up_s,down_s,requested_dark_us,achieved_dark_us,met,bytes_sent"
     assert line == "1073741824,ocs1,leaf1:3,leaf2:3,10.0,12.0,100000.0,120000.0,True,1234"
-    assert results.circuit_table(record.circuits).num_rows == 1
-    assert "Circuits</h2>" not in report.html(lab_samples.record(lab_samples.ROW))
+    assert tables.of(record)["circuits"].num_rows == 1
+    without = report.html(lab_samples.record(lab_samples.ROW))
+    assert "<h2>Circuits" not in without and "<script>" not in without

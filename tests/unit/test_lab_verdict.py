@@ -5,16 +5,19 @@ from typing import Any
 import pytest
 
 from lab.kpis import collision_band
+from lab.measuring.diagnosis import Diagnosis
 from lab.measuring.verdict import Evidence, collision_note, collision_notes, judge
 from topologies import topology
 from topologies.delay_line import Report
 from topologies.impairments import EgressCounts
 
+UNSHAPED = Diagnosis("unshaped link", "leaf1->spine2 (leaf1-eth3)", "qdisc should be htb, is none")
+HOG = Diagnosis("CPU hog", "python3 (4711)", "other processes used 0.9 cores")
 FINE: dict[str, Any] = {
     "iterations_done": 3, "iterations_asked": 3, "idle_share": 0.4, "switch_queue_frames": 2.0, "switch_wait_share": 0.01,
-    "other_cores": 0.1, "steal_share": 0.0, "sender_lateness_frames": 1.0, "stall_s": 0.1, "segments": 10_000.0, "retransmits": 3,
+    "steal_share": 0.0, "sender_lateness_frames": 1.0, "stall_s": 0.1, "segments": 10_000.0, "retransmits": 3,
     "frames_per_step": 36.0, "measured_to_predicted": 1.02, "planned_bytes": {"h1-eth0": 1e6},
-    "counted_bytes": {"h1-eth0": 1_004_000}, "lost_outside": {"h1-eth0": 0},
+    "counted_bytes": {"h1-eth0": 1_004_000},
 }  # fmt: skip
 
 
@@ -34,23 +37,26 @@ def test_what_was_not_observed_says_nothing() -> None:
         ("invalid", {"wrong": 12}, "wrong result: 12 elements differ from what the collective must give"),
         (
             "invalid",
-            {"audit": ("leaf1-eth2: no htb", "a", "b", "c")},
-            "links were not shaped as asked: leaf1-eth2: no htb, a, b and 1 more",
+            {"diagnoses": (UNSHAPED,)},
+            "unshaped link leaf1->spine2 (leaf1-eth3): qdisc should be htb, is none",
         ),
         (
             "invalid",
             {"switch_queue_frames": 74.0},
             "CPU-limited: frames waited 74 frame times for the switch thread, 8 are tolerated",
         ),
-        ("invalid", {"idle_share": 0.012}, "CPU-limited: the machine was 1.2% idle, 5% is the least"),
-        ("invalid", {"switch_wait_share": 0.4}, "CPU-limited: the switch thread waited for a core 40% of the time"),
-        ("invalid", {"datapath_stopped_s": 1.4}, "the switch process was stopped for 1.4 s"),
-        ("invalid", {"stall_s": 2.0}, "the fabric stood still for 2.0 s while sends were outstanding"),
         (
             "invalid",
-            {"lost_outside": {"h3-eth0": 7, "h4-eth0": 0}},
-            "7 frames lost outside the fabric: 7 behind h3-eth0",
+            {"idle_share": 0.012, "measured_to_predicted": 1.06},
+            "CPU-limited: the machine was 1.2% idle, 5% is the least",
         ),
+        (
+            "invalid",
+            {"switch_wait_share": 0.4, "measured_to_predicted": 1.06},
+            "CPU-limited: the switch thread waited for a core 40% of the time",
+        ),
+        ("invalid", {"datapath_stopped_s": 1.4}, "the switch process was stopped for 1.4 s"),
+        ("invalid", {"stall_s": 2.0}, "the fabric stood still for 2.0 s while sends were outstanding"),
         (
             "invalid",
             {"dropped_at_sockets": 9},
@@ -59,12 +65,35 @@ def test_what_was_not_observed_says_nothing() -> None:
         (
             "degraded",
             {"timeouts": 3, "stall_s": 1.1},
-            "3 retransmission timeouts, which no scale stretches, nothing moved for 1.1 s at the longest",
+            "3 retransmission timeouts, nothing moved for 1.1 s at the longest",
         ),
         (
             "degraded",
             {"measured_to_predicted": 1.9, "queue_drops": 3220, "retransmits": 8822, "resent_for_losses": 9000},
             "1.90 times the predicted time: full queues dropped 3,220 frames, 8,822 segments were sent again",
+        ),
+        ("ok", {"pacing": 0.996}, "senders kept 0.996 of the rate that was asked for"),
+        ("degraded", {"pacing": 0.96}, "senders kept 0.960 of the rate that was asked for"),
+        ("invalid", {"pacing": 0.7}, "senders kept 0.700 of the rate that was asked for"),
+        (
+            "degraded",
+            {"lossless_asked": True, "queue_drops": 7, "resent_for_losses": 640},
+            "queues dropped 7 frames, though credits were to keep that from happening",
+        ),
+        (
+            # The bytes that were lost are on no link behind, nothing moves while they are waited for, and it took no time.
+            "degraded",
+            {
+                "data_bytes": 4_000_000,
+                "lost_bytes": 3_000_000,
+                "counted_bytes": {"h1-eth0": 250_000},
+                "stall_s": 0.9,
+                "measured_to_predicted": 0.3,
+            },
+            (
+                "25.0% of the data arrived, 3,000,000 of 4,000,000 bytes were lost and nobody sends them again: values were not "
+                "compared, and the time has the wait for them in it"
+            ),
         ),
         ("ok", {"retransmits": 640, "queue_drops": 10, "resent_for_losses": 640}, ""),
         (
@@ -90,9 +119,13 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"controller_status": -9},
             "the controller ended with status -9: the switches had the rules that it left them",
         ),
-        ("degraded", {"other_cores": 0.9}, "other processes used 0.9 cores"),
+        ("degraded", {"diagnoses": (HOG,)}, "CPU hog python3 (4711): other processes used 0.9 cores"),
         ("degraded", {"steal_share": 0.1}, "the hypervisor took 10% of the CPU"),
-        ("degraded", {"switch_wait_share": 0.1}, "the switch thread waited for a core 10% of the time"),
+        (
+            "degraded",
+            {"switch_wait_share": 0.1, "measured_to_predicted": 1.06},
+            "the switch thread waited for a core 10% of the time",
+        ),
         (
             "degraded",
             {"switch_queue_frames": 9.0},
@@ -176,9 +209,37 @@ def test_segments_sent_again_beyond_the_losses_asked_for() -> None:
 
 
 def test_grave_reasons_come_first_and_decide() -> None:
-    verdict = judge(Evidence(**(FINE | {"wrong": 1, "other_cores": 1.5})))
+    verdict = judge(Evidence(**(FINE | {"wrong": 1, "diagnoses": (HOG,)})))
     assert verdict.level == "invalid"
-    assert [r.split(":")[0] for r in verdict.reasons] == ["wrong result", "other processes used 1.5 cores"]
+    assert [r.split(":")[0] for r in verdict.reasons] == ["wrong result", "CPU hog python3 (4711)"]
+
+
+def test_a_link_that_was_not_as_asked_is_named_before_what_follows_from_it() -> None:
+    verdict = judge(Evidence(**(FINE | {"wrong": 1, "measured_to_predicted": 0.5, "diagnoses": (HOG, UNSHAPED)})))
+    assert [r.split(" ")[0] for r in verdict.reasons] == ["unshaped", "wrong", "CPU", "faster"]
+
+
+def test_four_links_that_were_not_as_asked_are_three_and_a_number() -> None:
+    verdict = judge(Evidence(**(FINE | {"diagnoses": (UNSHAPED,) * 4})))
+    assert verdict.reasons[3:] == ("and 1 more links or circuits that were not as asked",)
+
+
+@pytest.mark.parametrize(
+    ("change", "level"),
+    [
+        ({}, "ok"),
+        ({"measured_to_predicted": 1.06}, "invalid"),
+        ({"sender_lateness_frames": 9.0}, "invalid"),
+        ({"switch_queue_frames": 9.0}, "invalid"),
+        ({"switch_queue_frames": None}, "invalid"),
+        ({"measured_to_predicted": None}, "invalid"),
+    ],
+)
+def test_a_busy_machine_matters_where_somebody_waited(change: dict[str, Any], level: str) -> None:
+    """Two labs on two cores leave nothing idle, and their threads wait for each other; whether that cost anything is seen in
+    the switch's backlog, the senders' lateness and the time. Where one of the three is unknown, it may have."""
+    busy = FINE | {"idle_share": 0.002, "switch_wait_share": 0.3, "measured_to_predicted": 1.03}
+    assert judge(Evidence(**(busy | change))).level == level
 
 
 def test_an_interrupted_row_is_not_blamed_for_bytes_it_did_not_send() -> None:

@@ -1,8 +1,11 @@
 """What goes to the kernel, read back by hand; no kernel is asked."""
 
 import struct
+from dataclasses import replace
 
-from topologies import netlink_requests
+import pytest
+
+from topologies import netlink_requests, tbf
 from topologies.shaping import shape
 
 
@@ -26,6 +29,25 @@ def test_the_class_carries_rate_ceiling_and_burst() -> None:
 def test_a_rate_above_32_bits_travels_in_64() -> None:
     data = netlink_requests.shaping(7, "x", shape(100_000, 9000))[1].data
     assert data.count(struct.pack("=Q", 12_500_000_000)) == 2
+
+
+@pytest.mark.parametrize(("mbps", "low_32"), [(50, 6_250_000), (100_000, 2**32 - 1)])
+def test_tbf_says_rate_limit_and_burst_and_reads_them_back(mbps: float, low_32: int) -> None:
+    """struct tc_tbf_qopt follows nlmsghdr, tcmsg, the kind 'tbf' and two attribute headers: two ratespecs of 12 bytes, limit,
+    buffer, mtu; then TCA_TBF_BURST (6), and where 32 bits are too few TCA_TBF_RATE64 (4)."""
+    asked = replace(shape(mbps, 9000), kind="tbf", limit_bytes=10**6)
+    (request,) = netlink_requests.shaping(7, "x", asked)
+    assert struct.unpack_from("=i", request.data, 20) == (7,)
+    assert b"tbf\0" in request.data
+    options = request.data[16 + 20 + 8 + 4 :]
+    assert struct.unpack_from("=HH", options) == (4 + 36, 1)
+    assert struct.unpack_from("=xB6xI", options, 4) == (1, low_32)
+    assert struct.unpack_from("=I", options, 4 + 24) == (10**6,)
+    assert struct.unpack_from("=HHI", options, 40) == (8, 6, asked.burst_bytes)
+    rate, _, limit = tbf.parse(options)
+    assert (rate, limit) == (asked.rate_bytes_s, 10**6)
+    (change,) = netlink_requests.reshaping(7, "x", asked)
+    assert struct.unpack_from("=H", change.data, 6)[0] & 0x600 == 0
 
 
 def test_a_changed_rate_replaces_nothing() -> None:

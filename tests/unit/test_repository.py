@@ -79,7 +79,14 @@ def test_the_license_is_named_and_there() -> None:
     assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
 
 
-@pytest.mark.parametrize("name", ["run_topo.py", ".ci/run", *(f"scripts/{n}.sh" for n in ("setup", "check", "test"))])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run_topo.py",
+        ".ci/run",
+        *(f"scripts/{n}.sh" for n in ("setup", "check", "self_test", "test", "vagrant_up_test", "vm")),
+    ],
+)
 def test_what_people_start_is_executable(name: str) -> None:
     assert os.access(ROOT / name, os.X_OK)
 

@@ -4,7 +4,7 @@ import pytest
 
 from traffic.errors import TrafficError
 from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
-from traffic.rocev2.pacing import Pacer
+from traffic.rocev2.pacing import FixedRate, Pacer
 
 _LINE = 40_000.0
 _T = 55_000
@@ -12,7 +12,7 @@ _T = 55_000
 
 def limited(**parameters: float) -> Dcqcn:
     """At half the line rate, after its first CNP at time 0."""
-    control = Dcqcn(DcqcnParameters(line_rate_mbps=_LINE, **parameters))  # type: ignore[arg-type]
+    control = Dcqcn(DcqcnParameters.at_line_rate(_LINE, **parameters))
     control.on_cnp(0)
     return control
 
@@ -113,21 +113,29 @@ def test_rates_stay_between_the_least_and_the_line_rate() -> None:
 
 
 def test_before_the_first_notification_nothing_changes() -> None:
-    control = Dcqcn(DcqcnParameters(line_rate_mbps=_LINE))
+    control = Dcqcn(DcqcnParameters.at_line_rate(_LINE))
     control.on_sent(10**9)
     control.advance(10**12)
     assert (control.rate_mbps, control.alpha) == (_LINE, 1)
 
 
 def test_published_constants() -> None:
-    p = DcqcnParameters(line_rate_mbps=_LINE)
-    assert (p.gain, p.alpha_timer_ns, p.rate_timer_ns, p.byte_counter, p.fast_recovery_steps) == (
+    """Those of the first author's simulator, which is one of 40 Gbit/s, and of the paper."""
+    p = DcqcnParameters.at_line_rate(40_000)
+    assert (p.gain, p.alpha_timer_ns, p.rate_timer_ns, p.byte_counter, p.fast_recovery_steps, p.cnp_interval_ns) == (
         1 / 256,
         55_000,
         55_000,
         10_000_000,
         5,
+        50_000,
     )
+    assert (p.additive_increase_mbps, p.hyper_increase_mbps, p.min_rate_mbps) == (40, 200, 100)
+
+
+def test_rates_are_in_proportion_to_the_line_rate() -> None:
+    p = DcqcnParameters.at_line_rate(400_000, hyper_increase_mbps=7)
+    assert (p.additive_increase_mbps, p.hyper_increase_mbps, p.min_rate_mbps) == (400, 7, 1000)
 
 
 @pytest.mark.parametrize(
@@ -139,17 +147,18 @@ def test_published_constants() -> None:
             "DCQCN least rate -1 Mbit/s: use more than 0 and at most the line rate, 40000 Mbit/s",
         ),
         ({"byte_counter": 0}, "DCQCN byte counter 0: use 1 or more"),
+        ({"cnp_interval_ns": 0}, "DCQCN CNP interval in ns 0: use 1 or more"),
         ({"additive_increase_mbps": 0}, "DCQCN increases: use more than 0 Mbit/s"),
     ],
 )
 def test_refusals(parameters: dict[str, float], text: str) -> None:
     with pytest.raises(TrafficError) as refusal:
-        DcqcnParameters(line_rate_mbps=_LINE, **parameters)  # type: ignore[arg-type]
+        DcqcnParameters.at_line_rate(_LINE, **parameters)
     assert str(refusal.value) == text
 
 
 def test_frames_leave_at_the_rate_of_the_time() -> None:
-    control = Dcqcn(DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**9))
+    control = Dcqcn(DcqcnParameters.at_line_rate(100, min_rate_mbps=1, rate_timer_ns=10**9))
     pacer = Pacer(control)
     assert pacer.ready_ns == 0
     # 1250 bytes at 100 Mbit/s are 100 us.
@@ -165,7 +174,7 @@ def test_frames_leave_at_the_rate_of_the_time() -> None:
 
 
 def test_what_is_sent_counts_for_congestion_control() -> None:
-    control = Dcqcn(DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**9, byte_counter=1000))
+    control = Dcqcn(DcqcnParameters.at_line_rate(100, min_rate_mbps=1, rate_timer_ns=10**9, byte_counter=1000))
     control.on_cnp(0)
     # The byte counter is over with this frame: (100 + 50) / 2.
     Pacer(control).on_sent(0, 1000)
@@ -173,8 +182,33 @@ def test_what_is_sent_counts_for_congestion_control() -> None:
 
 
 def test_a_late_wake_up_is_made_up_for_within_the_allowance() -> None:
-    pacer = Pacer(Dcqcn(DcqcnParameters(line_rate_mbps=1000)), burst_ns=1000)
+    """125 bytes at 1 Gbit/s are 1 us."""
+    pacer = Pacer(Dcqcn(DcqcnParameters.at_line_rate(1000)), burst_ns=1000)
     pacer.on_sent(10_000, 125)
-    assert pacer.ready_ns == 10_000
-    pacer.on_sent(10_400, 125)
     assert pacer.ready_ns == 11_000
+    pacer.on_sent(11_400, 125)
+    assert pacer.ready_ns == 12_000
+    # 2 us late, of which 1 us is made up for.
+    pacer.on_sent(14_000, 125)
+    assert pacer.ready_ns == 14_000
+
+
+def test_a_sender_that_had_nothing_to_send_makes_up_for_nothing() -> None:
+    pacer = Pacer(Dcqcn(DcqcnParameters.at_line_rate(1000)), burst_ns=10_000)
+    pacer.on_sent(10_000, 125)
+    pacer.pause()
+    pacer.on_sent(20_000, 125)
+    assert pacer.ready_ns == 21_000
+
+
+def test_what_a_pacer_kept_of_its_rate_is_told() -> None:
+    """1250 bytes at 100 Mbit/s are 100 us: two frames in time, one 50 us late; what follows a pause is not counted."""
+    pacer = Pacer(FixedRate(100))
+    for now_us in (0, 100, 200, 350):
+        pacer.on_sent(now_us * 1000, 1250)
+    assert (pacer.asked_ns, pacer.took_ns) == (300_000, 350_000)
+    pacer.pause()
+    pacer.on_sent(9_000_000, 1250)
+    assert (pacer.asked_ns, pacer.took_ns) == (300_000, 350_000)
+    pacer.control.on_cnp(0)
+    assert pacer.control.rate_mbps == 100

@@ -8,7 +8,8 @@ from topologies import wires
 from topologies.builder import FabricBuilder
 from topologies.errors import TopologyError
 from topologies.fabric import Link, Port
-from topologies.shaping import Held, Shape, findings, shape, shaped_ports, shapes
+from topologies.ocs_leaf import OcsLeaf
+from topologies.shaping import Held, Shape, at_another_rate, findings, shape, shaped_ports, shapes
 from topologies.spine_leaf import SpineLeaf
 
 AS_ASKED = Held("htb", 6_250_000, 6_250_000, 31_250, 31_250, 288_448)
@@ -120,6 +121,26 @@ def test_the_audit_is_silent_when_all_is_as_asked() -> None:
 )
 def test_a_finding_names_interface_expectation_and_what_is_there(held: Held, text: str) -> None:
     assert [str(f) for f in findings("leaf1-eth1", shape(50, 9000), held)] == [text]
+
+
+def test_only_what_leads_to_an_optical_switch_can_be_held() -> None:
+    """50 Mbit/s for 40 ms are 250 000 B, beside the queue that a link has anyway."""
+    fabric = OcsLeaf(leaves=2, hosts_per_leaf=1, uplinks=2, ocs=1, spines=1).build().with_links(rate_mbps=50)
+    asked, held = shapes(fabric, 9000), shapes(fabric, 9000, hold_us=40_000)
+    changed = {intf for intf in asked if asked[intf] != held[intf]}
+    assert changed == {p.intf for p in shaped_ports(fabric) if fabric.link_of(p.intf).kind == "circuit"}
+    assert len(changed) == 4
+    for intf in changed:
+        assert held[intf] == replace(asked[intf], kind="tbf", limit_bytes=asked[intf].limit_bytes + 250_000)
+    (finding,) = findings("leaf1-eth2", held[changed.pop()], AS_ASKED)
+    assert str(finding) == "leaf1-eth2: qdisc should be tbf at 50 Mbit/s, is htb"
+
+
+def test_a_link_that_can_be_held_stays_one_at_another_rate() -> None:
+    before = replace(shape(50, 9000), kind="tbf", limit_bytes=10**6)
+    after = at_another_rate(before, shape(25, 9000))
+    assert (after.kind, after.rate_mbps, after.limit_bytes) == ("tbf", 25, 10**6)
+    assert at_another_rate(shape(50, 9000), shape(25, 9000)) == shape(25, 9000)
 
 
 def test_a_delay_line_holds_all_that_is_under_way() -> None:

@@ -1,6 +1,7 @@
 """Every registered topology passes the conformance checks by itself, and its bisection is a cut that max-flow confirms."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -150,8 +151,15 @@ def test_a_good_one_of_a_users_own_conforms() -> None:
     assert check_topology(Bad(cable=True, prefix="198.18.0.4/30")) == []
 
 
-def test_load_colours_run_from_grey_to_red() -> None:
-    assert (colour(-1), colour(0.0), colour(1.0), colour(9)) == ("#c3ccd5", "#c3ccd5", "#c53030", "#c53030")
+def test_load_colours_run_from_grey_to_brown() -> None:
+    assert (colour(-1), colour(0.0), colour(1.0), colour(9)) == ("#d3d9df", "#d3d9df", "#461904", "#461904")
+
+
+def test_more_load_is_darker_so_that_a_grey_print_shows_it() -> None:
+    """Luma of ITU-R BT.709."""
+    shades = [bytes.fromhex(colour(i / 50)[1:]) for i in range(51)]
+    luma = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in shades]
+    assert all(a > b for a, b in pairwise(luma))
 
 
 def test_a_fabric_without_tiers_is_drawn_as_a_ring() -> None:

@@ -14,8 +14,10 @@ from tests.unit.traffic_fakes import filled, wrong
 from traffic import schedule
 from traffic.errors import TrafficError
 from traffic.replay import Replay
+from traffic.rocev2 import queue_pair
 from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.next_hop import NextHop
+from traffic.rocev2.nics import Way, Ways
 from traffic.rocev2.packet import parse
 from traffic.rocev2.port import Port
 from traffic.rocev2.queue_pair import queue_pair_numbers
@@ -59,11 +61,14 @@ class Cabled(RoceTransport):
     def __enter__(self) -> "Cabled":
         return self
 
-    def _open_nics(self, endpoints: Sequence[Endpoint]) -> dict:  # type: ignore[type-arg]
+    def _open_nics(self, endpoints: Sequence[Endpoint]) -> Ways:
         self.ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.fakes = nics = [FakeNic(i + 1, end, self.mtu_bytes) for i, end in enumerate(self.ends)]
         self._nics += nics  # type: ignore[arg-type]
-        return {(e.rank, ENDS[1 - e.rank].ip): (nics[e.rank], NextHop("", nics[1 - e.rank].mac)) for e in endpoints}
+        return {
+            (e.rank, ENDS[1 - e.rank].ip): Way(nics[e.rank], NextHop("", nics[1 - e.rank].mac))  # type: ignore[arg-type]
+            for e in endpoints
+        }
 
 
 class Jumbo(Cabled):
@@ -81,7 +86,7 @@ def test_an_all_reduce_gives_the_right_values(count: int, selective: bool) -> No
             buffers = filled(made, count)
             replay.run(buffers, stall_s=10)
             assert wrong(made, buffers) == 0
-        assert transport.counters().retransmits == transport.strays == 0
+        assert transport.counters().retransmits == transport.background.strays == 0
         # Per iteration: each of two ranks sends two chunks of half the buffer.
         elements = [count // 2, count - count // 2] * 2
         packets = sum(-(-4 * n // 1024) for n in elements)
@@ -101,7 +106,7 @@ def test_what_the_cable_loses_comes_again() -> None:
         deadline = time.monotonic() + 10
         while not sender.sender.is_idle:
             assert time.monotonic() < deadline
-            for number in transport.serve():
+            for number in transport.background.serve():
                 transport.receivers[1, 0, 0].recv_into(memoryview(bytearray(4096)))
                 assert number == transport.receivers[1, 0, 0].fileno()
         assert (transport.counters().retransmits, sender.sender.timeouts) == (1, 1)
@@ -114,8 +119,8 @@ def test_what_hosts_lose_is_counted_apart() -> None:
         assert [transport.counters().dropped_host for _ in range(2)] == [5, 5]
         # A frame that is no RoCEv2.
         transport.ends[0].send(bytes(100))
-        assert not list(transport.serve())
-        assert transport.strays == 1
+        assert not list(transport.background.serve())
+        assert transport.background.strays == 1
 
 
 def test_an_idle_transport_wakes_nobody() -> None:
@@ -125,15 +130,15 @@ def test_an_idle_transport_wakes_nobody() -> None:
     with Cabled(ENDS, made.connections, reliability=reliability) as transport:
         Replay(made, 512, transport).run(filled(made, 512), stall_s=10)
         deadline = time.monotonic() + 10
-        while select.select([transport], [], [], 0.05)[0]:
+        while select.select([transport.background], [], [], 0.05)[0]:
             assert time.monotonic() < deadline
-            assert not list(transport.serve())
+            assert not list(transport.background.serve())
         assert transport.senders[0, 1, 0].queue_pairs[0].sender.is_idle
 
 
 def test_a_paced_sender_keeps_to_its_rate() -> None:
     """250 packets of 1086 and more bytes are at least 271 500 bytes: 217 ms at 10 Mbit/s, less 2 ms that may be made up for."""
-    control = DcqcnParameters(line_rate_mbps=10, min_rate_mbps=1, rate_timer_ns=10**12)
+    control = DcqcnParameters.at_line_rate(10, min_rate_mbps=1, rate_timer_ns=10**12)
     made = schedule("all_reduce", "ring", 2)
     with Cabled(ENDS, made.connections, reliability=Reliability(mtu_bytes=1024), dcqcn=control) as transport:
         buffers = filled(made, 2 * 64_000)
@@ -144,9 +149,27 @@ def test_a_paced_sender_keeps_to_its_rate() -> None:
         assert transport.settings()["rocev2_congestion_control"] == "dcqcn"
 
 
+def test_an_asked_rate_is_kept_and_told() -> None:
+    """64 packets of 1024 bytes and 62 or 78 of headers: 69.5 kB at 10 Mbit/s are 55.6 ms, less 2 ms that may be made up for."""
+    with Cabled(ENDS, [(0, 1, 0)], reliability=Reliability(mtu_bytes=1024), rate_mbps=10) as transport:
+        deadline, began = time.monotonic() + 10, time.monotonic()
+        transport.senders[0, 1, 0].send(memoryview(bytes(1 << 16)))
+        while not transport.senders[0, 1, 0].queue_pairs[0].sender.is_idle:
+            assert time.monotonic() < deadline
+            select.select([transport.background], [], [], 1)
+            for _ in transport.background.serve():
+                transport.receivers[0, 1, 0].recv_into(memoryview(bytearray(1 << 16)))
+        took_s, counters = time.monotonic() - began, transport.counters()
+        assert transport.settings()["rocev2_rate_limit_mbps"] == "10"
+    # 63 frames followed another; the first has a RETH.
+    assert counters.paced_ns == pytest.approx((63 * 1082 + 16) * 800, rel=0.001)
+    assert took_s > 0.053
+    assert counters.pacing_took_ns / 1e9 <= took_s
+
+
 def test_only_senders_with_congestion_control_let_themselves_be_marked() -> None:
     made = schedule("all_reduce", "ring", 2)
-    for dcqcn, service in ((None, 0b00), (DcqcnParameters(line_rate_mbps=100), 0b10)):
+    for dcqcn, service in ((None, 0b00), (DcqcnParameters.at_line_rate(100), 0b10)):
         with Cabled(ENDS, made.connections, dcqcn=dcqcn) as transport:
             transport.senders[0, 1, 0].send(memoryview(b"four"))
             assert transport.ends[1].recv(2000)[15] == service
@@ -154,7 +177,7 @@ def test_only_senders_with_congestion_control_let_themselves_be_marked() -> None
 
 def test_marks_come_back_as_notifications_and_halve_the_rate() -> None:
     made = schedule("all_reduce", "ring", 2)
-    control = DcqcnParameters(line_rate_mbps=100, min_rate_mbps=1, rate_timer_ns=10**12, alpha_timer_ns=10**12)
+    control = DcqcnParameters.at_line_rate(100, min_rate_mbps=1, rate_timer_ns=10**12, alpha_timer_ns=10**12)
     with Cabled(ENDS, made.connections, dcqcn=control) as transport:
         (sender,) = transport.senders[0, 1, 0].queue_pairs
         transport.senders[0, 1, 0].send(memoryview(b"four"))
@@ -164,10 +187,10 @@ def test_marks_come_back_as_notifications_and_halve_the_rate() -> None:
         deadline = time.monotonic() + 10
         while not sender.cnps:
             assert time.monotonic() < deadline
-            for _ in transport.serve():
+            for _ in transport.background.serve():
                 transport.receivers[0, 1, 0].recv_into(memoryview(bytearray(4)))
-        assert sender._pacer is not None
-        assert sender._pacer.control.rate_mbps == 50
+        assert sender.pacer is not None
+        assert sender.pacer.control.rate_mbps == 50
 
 
 def test_a_dead_path_ends_with_the_connections_name() -> None:
@@ -176,7 +199,7 @@ def test_a_dead_path_ends_with_the_connections_name() -> None:
     with Cabled(ENDS, made.connections, reliability=reliability) as transport:
         buffers = filled(made, 512)
         # h2 hears nothing: its frames go to a socket that nobody serves.
-        transport._poll.unregister(transport.ends[1].fileno())
+        transport.background._poll.unregister(transport.ends[1].fileno())
         with pytest.raises(
             RetryExceededError, match=r"^the connection (0 -> 1|1 -> 0) broke: packet 0 was not acknowledged"
         ):
@@ -231,12 +254,14 @@ def test_what_lands_behind_a_gap_waits_for_it() -> None:
 
 
 def test_packets_of_a_spread_connection_leave_by_one_port_after_the_other() -> None:
-    """0x11 * 0x11 = 0x121 is the queue pair's own."""
+    """The queue pair's own, and the two behind it."""
     spread = Spread("packet", entropy=3)
+    (flow,) = RoceTransport.plan(ENDS, [(0, 1, 0)])
+    ports = [0xC000 + (flow.src_port - 0xC000 + i) % 2**14 for i in range(3)]
     with Cabled(ENDS, [(0, 1, 0)], reliability=Reliability(mtu_bytes=256), spread=spread) as transport:
         transport.senders[0, 1, 0].send(memoryview(bytes(256 * 5)))
         packets = [parse(memoryview(transport.ends[1].recv(2000))) for _ in range(5)]
-        assert [p.src_port for p in packets if p] == [0xC121, 0xC122, 0xC123, 0xC121, 0xC122]
+        assert [p.src_port for p in packets if p] == [*ports, *ports[:2]]
         assert transport.settings()["rocev2_spread"] == "packet"
 
 
@@ -267,19 +292,27 @@ def test_accelerators_of_one_server_use_their_own_link() -> None:
     assert [(f.src_ip, f.dst_ip) for f in RoceTransport.plan(inside, [(0, 1, 0)])] == [("198.19.0.1", "198.19.0.2")]
 
 
-def test_the_queue_pairs_of_a_connection_follow_each_other() -> None:
+def test_the_queue_pairs_of_a_connection_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_pair, "first_number", lambda host, seed: 0x11)
     flows = RoceTransport.plan(ENDS, BOTH_WAYS, qps=2)
     assert [(f.connection, f.qp) for f in flows] == [((0, 1, 0), 0), ((0, 1, 0), 1), ((1, 0, 0), 0), ((1, 0, 0), 1)]
-    # 0x11^2 = 0x121, 0x12^2 = 0x144, 0x13^2 = 0x169, 0x14^2 = 0x190.
+    # 0x11^2 = 0x121, 0x12^2 = 0x144, 0x13^2 = 0x169, 0x14^2 = 0x190: below 14 bits there is nothing to fold.
     assert [f.src_port for f in flows] == [0xC121, 0xC144, 0xC169, 0xC190]
+    assert [(f.proto, f.dst_port) for f in flows] == [(17, 4791)] * 4
+    assert (flows[2].src_ip, flows[2].dst_ip) == ("198.18.0.2", "198.18.0.1")
 
 
-def test_each_host_numbers_its_queue_pairs_and_ports_follow_from_them() -> None:
-    assert queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS) == [(0x11, 0x11), (0x12, 0x12)]
-    flows = RoceTransport.plan(ENDS, BOTH_WAYS)
-    # 0x11 * 0x11 = 0x121 and 0x12 * 0x12 = 0x144: below 14 bits there is nothing to fold.
-    assert [(f.proto, f.src_port, f.dst_port) for f in flows] == [(17, 0xC121, 4791), (17, 0xC144, 4791)]
-    assert (flows[1].src_ip, flows[1].dst_ip) == ("198.18.0.2", "198.18.0.1")
+def test_each_host_numbers_its_queue_pairs_and_goes_on_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = {"h1": 0x100, "h2": 0xFFFFFF}
+    monkeypatch.setattr(queue_pair, "first_number", lambda host, seed: first[host])
+    assert queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS) == [(0x100, 0xFFFFFF), (0x11, 0x101)]
+
+
+def test_the_manifest_has_the_numbers_that_hosts_began_with() -> None:
+    with Cabled(ENDS, BOTH_WAYS, seed=7) as transport:
+        told = transport.settings()["rocev2_first_queue_pair_numbers"]
+        numbers = queue_pair_numbers({0: "h1", 1: "h2"}, BOTH_WAYS, seed=7)
+    assert told == f"h1={numbers[0][0]:#x} h2={numbers[0][1]:#x}"
 
 
 class FakeBatch:

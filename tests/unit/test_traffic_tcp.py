@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.loopback import NETWORK
 from tests.unit.traffic_fakes import filled, wrong
-from traffic import COLLECTIVES, PATTERNS, Demand, schedule
+from traffic import COLLECTIVES, PATTERNS, Demand, open_files, schedule
 from traffic.errors import TrafficError, TransportError
 from traffic.replay import Replay
 from traffic.schedule import Connection
@@ -184,8 +184,8 @@ def test_the_open_file_limit_is_raised_as_far_as_needed(monkeypatch: pytest.Monk
     raised = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
-    tcp._allow_open_files(3000)
-    tcp._allow_open_files(100)
+    open_files.allow_open_files(3000)
+    open_files.allow_open_files(100)
     assert raised == [(3256, 4096)]
 
 

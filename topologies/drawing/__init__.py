@@ -4,17 +4,17 @@ Pure text building: the picture opens in any browser and needs nothing from outs
 (rows, clusters, grid, sites), `kinds` chooses among them by the graph, and `writing` turns what is placed into SVG.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from topologies.drawing.colours import colour
+from topologies.drawing.colours import RAMP, colour
 from topologies.drawing.kinds import place
-from topologies.drawing.writing import write
+from topologies.drawing.writing import Light, write
 from topologies.fabric import Fabric
 
 
-def svg(fabric: Fabric, utilisation: Mapping[str, float] | None = None) -> str:
-    """utilisation: egress interface -> share of the link's rate; None draws links by their kind."""
-    return write(fabric, place(fabric), utilisation)
+def svg(fabric: Fabric, utilisation: Mapping[str, float] | None = None, lights: Iterable[Light] = ()) -> str:
+    """utilisation: egress interface -> share of the link's rate; None draws links by their kind; lights: circuits."""
+    return write(fabric, place(fabric), utilisation, lights)
 
 
-__all__ = ["colour", "place", "svg"]
+__all__ = ["RAMP", "Light", "colour", "place", "svg"]

@@ -3,9 +3,10 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 
-from topologies.drawing.colours import FRAME, HOST, INK, LIGHT, PAPER, colour, kind_colour
+from topologies.drawing.colours import FRAME, HOST, INK, LIGHT, PAPER, colour, kind_colour, thickness
 from topologies.drawing.layout import FONT_PX, Box, Frame, Layout, Note, Point
 from topologies.fabric import Fabric, Link
 from topologies.tiers import hb_domains
@@ -13,15 +14,26 @@ from topologies.tiers import hb_domains
 # A small fabric keeps this width in the middle, so that it is not blown up.
 _LEAST_WIDTH = 1120.0
 _MARGIN, _LEGEND_HEIGHT, _NOTE_PX = 16.0, 24.0, 12
-_PARALLEL_PX, _CROWDED_LINKS = 5.0, 600
+_PARALLEL_PX, _BESIDE_PX, _CROWDED_LINKS = 5.0, 3.0, 600
 
 
-def write(fabric: Fabric, layout: Layout, utilisation: Mapping[str, float] | None) -> str:
+@dataclass(frozen=True)
+class Light:
+    """A circuit from switch to switch through an optical one. attributes: of its SVG element."""
+
+    source: str
+    ocs: str
+    target: str
+    attributes: str
+
+
+def write(fabric: Fabric, layout: Layout, utilisation: Mapping[str, float] | None, lights: Iterable[Light] = ()) -> str:
     """utilisation: egress interface -> share of the link's rate; None draws links by their kind."""
     view = _view(layout, legend=utilisation is not None)
     body = "\n".join((
         *map(_frame, layout.frames),
         *_lines(fabric, layout, utilisation),
+        *(_light(layout, light) for light in lights),
         *map(_box, layout.boxes.values()),
         *map(_note, layout.notes),
         *(_legend(view) if utilisation is not None else ()),
@@ -83,8 +95,9 @@ def _look(fabric: Fabric, link: Link, rails: Mapping[str, int], load: Mapping[st
         return f'stroke="{kind_colour(link, rails)}" stroke-width="{width}"{dashes}', fabric.label(link)
     there, back = (load.get(port.intf, 0.0) for port in link.ports)
     busier = _busier(link, load)
+    width = thickness(busier) * (0.5 if len(fabric.links) > _CROWDED_LINKS else 1.0)
     title = f"{fabric.direction(link.a)} {there:.0%}, {fabric.direction(link.b)} {back:.0%}"
-    return f'stroke="{colour(busier)}" stroke-width="{1.2 + 2.2 * min(busier, 1.0):.1f}"{dashes}', title
+    return f'stroke="{colour(busier)}" stroke-width="{width:.1f}"{dashes}', title
 
 
 def _busier(link: Link, load: Mapping[str, float]) -> float:
@@ -99,6 +112,28 @@ def _line(points: list[Point], attributes: str, title: str) -> str:
         return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {attributes}>{title}</line>'
     start, *others = (f"{x:.1f} {y:.1f}" for x, y in points)
     return f'<path d="M{start}C{" ".join(others)}" fill="none" {attributes}>{title}</path>'
+
+
+def _light(layout: Layout, light: Light) -> str:
+    """Along its two cables, with a bend at the optical switch; the other direction lies beside it. '' where an end is not on
+    the picture."""
+    a, lens, b = (layout.box_of(name) for name in (light.source, light.ocs, light.target))
+    if a is None or lens is None or b is None:
+        return ""
+    length = math.hypot(b.x - a.x, b.y - a.y) or 1.0
+    dx, dy = _BESIDE_PX * (b.y - a.y) / length, -_BESIDE_PX * (b.x - a.x) / length
+    (x1, y1), (x2, y2) = (_towards(lens, end, lens.height) for end in (a, b))
+    path = (
+        f"M{a.x + dx:.1f} {a.y + dy:.1f}L{x1 + dx:.1f} {y1 + dy:.1f}Q{lens.x + dx:.1f} {lens.y + dy:.1f} {x2 + dx:.1f} "
+        f"{y2 + dy:.1f}L{b.x + dx:.1f} {b.y + dy:.1f}"
+    )
+    return f'<path d="{path}" fill="none" {light.attributes}/>'
+
+
+def _towards(start: Box, end: Box, distance: float) -> Point:
+    """The point so far from one box's centre, on the way to another's."""
+    share = min(distance / (math.hypot(end.x - start.x, end.y - start.y) or 1.0), 1.0)
+    return start.x + share * (end.x - start.x), start.y + share * (end.y - start.y)
 
 
 def _box(box: Box) -> str:
@@ -147,15 +182,16 @@ def _note(note: Note) -> str:
 
 
 def _legend(view: Frame) -> list[str]:
-    """The colours of load, top right."""
-    right, y = view.right - _MARGIN, view.top + _MARGIN
-    cells = [
-        f'<rect x="{right - 224 + i * 16:.0f}" y="{y - 8:.0f}" width="16" height="9" fill="{colour(i / 9)}"/>'
-        for i in range(10)
+    """The colours and widths of load, top right."""
+    left, y = view.right - _MARGIN - 390, view.top + _MARGIN
+    scale = [
+        f'<rect x="{left + i * 16:.0f}" y="{y - 4 - thickness(i / 10):.1f}" width="16" height="{2 * thickness(i / 10):.1f}" '
+        f'fill="{colour(i / 10)}"/>'
+        for i in range(11)
     ]
-    labels = ((right - 230, "end", "idle"), (right - 58, "start", "full rate"))
+    labels = ((left - 6, "end", "0 %"), (left + 182, "start", "100 % of the link's rate"))
     texts = [
-        f'<text x="{x:.0f}" y="{y:.0f}" font-size="11" text-anchor="{anchor}" fill="{INK}">{text}</text>'
+        f'<text x="{x:.0f}" y="{y:.0f}" font-size="12" text-anchor="{anchor}" fill="{INK}">{text}</text>'
         for x, anchor, text in labels
     ]
-    return cells + texts
+    return scale + texts

@@ -7,33 +7,61 @@
 
 i is by how much the smaller count is above F, as in QCN, which DCQCN took its increase from. Times are looked at when the
 rate is asked for: there is no timer to serve.
+
+Where the constants come from. Checked in programs, not in the paper itself: [A] its first author's simulator (bobzhuyb/ns3-rdma:
+mix/config.txt, qbb-net-device.cc), [B] HPCC's "dcqcn_paper" (alibaba-edu/High-Precision-Congestion-Control, simulation/run.py),
+[C] htsim's dcqcn.cpp.
+
+    CNP interval 50 us   [A] [B] [C]           byte counter 10 MB              [C]; [A] has 300 kB
+    alpha timer  55 us   [A] [C]; [B] has 50   F = 5                           [A] [C]
+    rate timer   55 us   [B] [C]; [A] has 60   R_AI, R_HAI = 40, 200 Mbit/s    [A], which simulates 40 Gbit/s
+    g = 1/256            [A] [B] [C]           least rate 100 Mbit/s           [A]
+    first alpha 1        [C]; [A] has 0.5
+
+[A] and [B] update alpha before the cut and the paper after it, which at g = 1/256 is the same within 0.2 %. [B] and [C] make the
+increases proportional to the line rate; so are the defaults here, which makes [A]'s at 40 Gbit/s.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from traffic.errors import TrafficError
 
 # Closer to the line rate than this, a sender is not held back any more: halving the distance would never end.
 _RELEASE = 0.999
+# Of the line rate that the published rates are for.
+_PUBLISHED_AT_MBPS = 40_000
+_ADDITIVE_INCREASE, _HYPER_INCREASE, _MIN_RATE = (mbps / _PUBLISHED_AT_MBPS for mbps in (40, 200, 100))
 
 
 @dataclass(frozen=True, slots=True)
 class DcqcnParameters:
-    """Defaults: timers, byte counter and F of the paper; gain, increases and least rate of SimAI's configuration.
+    """Of a sender, but for the receiver's cnp_interval_ns: at most one notification of a queue pair in that time.
 
-    All are of hardware: who emulates a slower link divides rates and bytes and stretches times.
+    All are of hardware: who emulates a slower link divides rates and bytes and stretches times (`at_line_rate` has the defaults).
     Raises TrafficError for what cannot work.
     """
 
     line_rate_mbps: float
+    additive_increase_mbps: float
+    hyper_increase_mbps: float
+    min_rate_mbps: float
     gain: float = 1 / 256
     alpha_timer_ns: int = 55_000
     rate_timer_ns: int = 55_000
     byte_counter: int = 10_000_000
     fast_recovery_steps: int = 5
-    additive_increase_mbps: float = 50
-    hyper_increase_mbps: float = 100
-    min_rate_mbps: float = 100
+    cnp_interval_ns: int = 50_000
+
+    @classmethod
+    def at_line_rate(cls, line_rate_mbps: float, **others: Any) -> "DcqcnParameters":
+        """The published constants, but `others`; those that are rates in proportion to the line rate."""
+        shares = {
+            "additive_increase_mbps": _ADDITIVE_INCREASE,
+            "hyper_increase_mbps": _HYPER_INCREASE,
+            "min_rate_mbps": _MIN_RATE,
+        }
+        return cls(line_rate_mbps, **{name: share * line_rate_mbps for name, share in shares.items()} | others)
 
     def __post_init__(self) -> None:
         if not 0 < self.gain <= 1:
@@ -48,6 +76,7 @@ class DcqcnParameters:
             ("rate timer in ns", self.rate_timer_ns),
             ("byte counter", self.byte_counter),
             ("fast recovery steps", self.fast_recovery_steps),
+            ("CNP interval in ns", self.cnp_interval_ns),
         ):
             if value < 1:
                 raise TrafficError(f"DCQCN {what} {value}: use 1 or more")

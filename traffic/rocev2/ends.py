@@ -36,7 +36,7 @@ class SendingEnd:
         self._frames = frames
         self._port = port
         self._source_ports = source_ports
-        self._pacer = pacer
+        self.pacer = pacer
         self._selective = selective
         # A message, and where in the receiver's stream it goes.
         self._messages: dict[int, tuple[memoryview, int]] = {}
@@ -48,7 +48,11 @@ class SendingEnd:
         self._port.activate(self)
 
     def write_next(self, slot: memoryview, now_ns: int) -> int | None:
-        if now_ns < self.held_until_ns or (packet := self.sender.next_packet(now_ns)) is None:
+        if now_ns < self.held_until_ns:
+            return None
+        if (packet := self.sender.next_packet(now_ns)) is None:
+            if self.pacer and self.sender.has_sent_all:
+                self.pacer.pause()
             return None
         self.sent += 1
         data, offset = self._messages[packet.message]
@@ -62,14 +66,14 @@ class SendingEnd:
             message_bytes=packet.message_bytes,
             src_port=self._source_ports.of_packet(now_ns),
         )
-        if self._pacer:
-            self._pacer.on_sent(now_ns, n_bytes)
+        if self.pacer:
+            self.pacer.on_sent(now_ns, n_bytes)
         return n_bytes
 
     @property
     def held_until_ns(self) -> int:
         """By the pacer; 0 = it is not held."""
-        return self._pacer.ready_ns if self._pacer else 0
+        return self.pacer.ready_ns if self.pacer else 0
 
     def go_on(self) -> None:
         """The pacer holds it no longer."""
@@ -85,8 +89,8 @@ class SendingEnd:
     def on_packet(self, packet: Packet, now_ns: int) -> None:
         if packet.opcode is Opcode.CNP:
             self.cnps += 1
-            if self._pacer:
-                self._pacer.control.on_cnp(now_ns)
+            if self.pacer:
+                self.pacer.control.on_cnp(now_ns)
             return
         if packet.opcode is not Opcode.ACKNOWLEDGE:
             return

@@ -1,15 +1,16 @@
-"""One end of a reliable connection, as its packets show it."""
+"""One end of a reliable connection, as its packets show it, and which numbers the ends have."""
 
-from collections import defaultdict
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from traffic.schedule import Connection
 
 UDP_PORT = 4791
-# The first number that Linux's software RoCE gives to a user's queue pair.
+# The first number that Linux's software RoCE gives to a user's queue pair: those below are for management.
 _FIRST_QPN = 0x11
 _MAX_QPN = (1 << 24) - 1
+_N_QPNS = _MAX_QPN + 1 - _FIRST_QPN
 # The range that Linux picks RoCEv2 source ports from: IB_ROCE_UDP_ENCAP_VALID_PORT_MIN and up.
 FIRST_SOURCE_PORT = 0xC000
 
@@ -53,18 +54,27 @@ def linux_source_port(local_qpn: int, remote_qpn: int) -> int:
     return FIRST_SOURCE_PORT | ((label & 0x3FFF) ^ (label >> 14))
 
 
+def first_number(host: str, seed: int) -> int:
+    """With which a host begins. Drawn from the seed and its name alone, so that it does not depend on the other hosts: a NIC
+    has had other queue pairs before. Were it the same everywhere, many pairs of ranks would share one source port."""
+    return _FIRST_QPN + random.Random(f"{seed}/{host}").randrange(_N_QPNS)
+
+
 def queue_pair_numbers(
-    host: Mapping[int, str], connections: Sequence[Connection], qps: int = 1
+    host: Mapping[int, str], connections: Sequence[Connection], qps: int = 1, seed: int = 1
 ) -> list[tuple[int, int]]:
-    """(source's, destination's) of each connection's `qps` queue pairs: each host numbers its own, in the connections' order,
-    those of a connection in a row, as NCCL makes them.
+    """(source's, destination's) of each connection's `qps` queue pairs: each host numbers its own from its first number on, in
+    the connections' order, those of a connection in a row, as NCCL makes them.
 
     host: of each rank.
     """
-    following: dict[str, int] = defaultdict(lambda: _FIRST_QPN)
+    following: dict[str, int] = {}
 
     def number(rank: int) -> int:
-        following[host[rank]] += 1
-        return following[host[rank]] - 1
+        name = host[rank]
+        n = following.get(name) or first_number(name, seed)
+        # Behind the last comes the first that is no management's.
+        following[name] = n + 1 if n < _MAX_QPN else _FIRST_QPN
+        return n
 
     return [(number(src), number(dst)) for src, dst, _ in connections for _ in range(qps)]

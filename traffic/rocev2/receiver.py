@@ -4,9 +4,6 @@ from typing import NamedTuple
 
 from traffic.rocev2.psn import MODULUS, unwrap
 
-# Of DCQCN's paper: at most one congestion notification in that time.
-CNP_INTERVAL_NS = 50_000
-
 
 class Answer(NamedTuple):
     """accepted: take the payload; it is the `number`th packet, and those below the receiver's `expected` are in order.
@@ -26,11 +23,11 @@ class Answer(NamedTuple):
 class Receiver:
     """selective: keep up to `window` packets that come early; else drop them.
 
-    cnp_interval_ns: at most one congestion notification in that time. msn: messages received.
+    cnp_interval_ns: at most one congestion notification in that time, None = none at all. msn: messages received.
     """
 
     def __init__(
-        self, first_psn: int = 0, *, selective: bool = False, window: int = 64, cnp_interval_ns: int = CNP_INTERVAL_NS
+        self, first_psn: int = 0, *, selective: bool = False, window: int = 64, cnp_interval_ns: int | None = None
     ) -> None:
         self.expected = first_psn
         self.msn = 0
@@ -91,6 +88,8 @@ class Receiver:
         return (self.expected - 1) % MODULUS
 
     def _may_notify(self, now_ns: int) -> bool:
+        if self._cnp_interval_ns is None:
+            return False
         if self._last_cnp_ns is not None and now_ns - self._last_cnp_ns < self._cnp_interval_ns:
             return False
         self._last_cnp_ns = now_ns

@@ -1,13 +1,18 @@
 """What both ends of a reliable connection agree on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traffic.errors import TrafficError
 from traffic.rocev2.opcodes import require_path_mtu
 from traffic.rocev2.psn import HALF
 
-# An InfiniBand local ACK timeout is 4.096 us x 2^exponent (vol. 1, 9.7.6.1.3); NCCL asks for 18 to 20, and for 7 retries.
-_TIMEOUT_UNIT_NS, _TIMEOUT_EXPONENT = 4096, 18
+# An InfiniBand local ACK timeout has five bits (vol. 1, 9.7.6.1.3). NCCL asks for 18 to 20, and for 7 retries.
+MAX_TIMEOUT_CODE, _TIMEOUT_CODE = 31, 18
+
+
+def timeout_ns(code: int) -> int:
+    """4.096 us x 2^code."""
+    return 4096 << code
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class Reliability:
     mtu_bytes: int = 4096
     window: int = 64
     ack_every: int = 16
-    timeout_ns: int = _TIMEOUT_UNIT_NS << _TIMEOUT_EXPONENT
+    timeout_ns: int = timeout_ns(_TIMEOUT_CODE)
     retry_limit: int = 7
     selective: bool = False
     reorder: int = 0
@@ -44,3 +49,10 @@ class Reliability:
             if value < low or (high is not None and value > high):
                 allowed = f"use {low} or more" if high is None else f"use {low} to {high}"
                 raise TrafficError(f"{what} {value}: {allowed}")
+
+    def within(self, packets: int) -> "Reliability":
+        """With no more of them under way, and acknowledgements so often that the sender need not stop for one."""
+        window = min(self.window, packets)
+        return replace(
+            self, window=window, ack_every=min(self.ack_every, max(1, window // 2)), reorder=min(self.reorder, window)
+        )

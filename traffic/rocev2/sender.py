@@ -61,6 +61,11 @@ class Sender:
         """Everything posted is acknowledged."""
         return self._acknowledged == self._end
 
+    @property
+    def has_sent_all(self) -> bool:
+        """Everything posted went out, once at least."""
+        return self._next == self._end
+
     def post(self, n_bytes: int) -> int:
         """A message of so many bytes, behind those before; its number."""
         self._firsts.append(self._end)

@@ -9,7 +9,6 @@ follows the congestion window keeps what the kernel holds, over all ranks, at wh
 
 import errno
 import os
-import resource
 import select
 import socket
 import struct
@@ -21,6 +20,7 @@ from typing import NoReturn
 from topologies import namespaces
 from traffic.errors import TrafficError, TransportError
 from traffic.framing import tcp
+from traffic.open_files import allow_open_files
 from traffic.schedule import Connection
 from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
 
@@ -30,8 +30,6 @@ FIRST_CLIENT_PORT = 10_000
 _CLIENT_PORTS = 32_768 - FIRST_CLIENT_PORT
 # People wait at the prompt: an unreachable host must show before that gets long.
 _CONNECT_DEADLINE_S = 15.0
-# Descriptors a process needs beside its connections: libraries, logs, netlink, pipes.
-_SPARE_FILES = 256
 # Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans (u32) and tcpi_segs_out (u32).
 _TOTAL_RETRANS_AT, _SEGS_OUT_AT, _TCP_INFO_BYTES = 100, 136, 232
 
@@ -67,7 +65,7 @@ class TcpTransport:
         self._congestion_control = congestion_control
         self._connect_deadline_s = connect_deadline_s
         self.flows = self.plan(endpoints, connections)
-        _allow_open_files(2 * len(connections) + len(endpoints))
+        allow_open_files(2 * len(connections) + len(endpoints))
         self.senders: dict[Connection, TcpStream] = {}
         self.receivers: dict[Connection, TcpStream] = {}
         try:
@@ -248,18 +246,6 @@ def _congestion_control_of(s: TcpStream) -> str:
 def _available_congestion_controls() -> str:
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
         return file.read().strip().replace(" ", ", ")
-
-
-def _allow_open_files(needed: int) -> None:
-    """Two descriptors a connection: the usual soft limit of 1024 ends at about 400 connections."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = needed + _SPARE_FILES
-    if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise TrafficError(
-            f"{needed} sockets need {wanted} open files, the hard limit is {hard}: raise it (ulimit -Hn)"
-        )
-    if soft != resource.RLIM_INFINITY and wanted > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _in_namespaces(names: Sequence[str | None], make: Callable[[], TcpStream]) -> list[TcpStream]:

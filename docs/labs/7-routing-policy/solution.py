@@ -1,0 +1,33 @@
+"""Lab 7, the solution: destination modulo k, and what was on a dead port on the next one that is alive."""
+
+from controller.actions import Output
+from controller.match import is_in
+from controller.prefix_rules import deliver, rule_toward
+from controller.routing import next_hops, places, switch_of_address
+from controller.rules import SwitchRules
+from topologies.fabric import Fabric
+
+
+def choose(number: int, ports: tuple[int | None, ...]) -> int:
+    """The port for destination `number` (0 for the first host, 1 for the next ...).
+
+    ports: those on shortest paths, each in the place it has when nothing is down; None where a dead one was.
+    """
+    n = len(ports)
+    in_turn = (ports[(number + i) % n] for i in range(n))
+    return next(port for port in in_turn if port is not None)
+
+
+def d_mod_k(fabric: Fabric, down: frozenset[int]) -> dict[str, SwitchRules]:
+    """down: the links (`Link.index`) that are dead. Returns every switch's rules."""
+    intact, usable = next_hops(fabric), next_hops(fabric, down)
+    rules = {}
+    for switch in fabric.switches:
+        flows = deliver(fabric, switch.name)
+        for number, (address, owner) in enumerate(switch_of_address(fabric).items()):
+            for prefix, ports in usable[switch.name].items():
+                if owner != switch.name and is_in(address, prefix):
+                    by_place = places(intact[switch.name].get(prefix, ()), ports)
+                    flows.append(rule_toward(address, Output(choose(number, by_place))))
+        rules[switch.name] = SwitchRules(tuple(flows))
+    return rules
