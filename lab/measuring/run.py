@@ -65,6 +65,7 @@ def run(
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
+    record.prediction_sha256 = results.write_prediction(folder, expected.stated(scale))
     with (
         ending() as how,
         _lab(plan, scale, progress) as lab,

@@ -5,14 +5,14 @@ Where a path is unknown (lab/planning/ways.py says when) there is no prediction,
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lab.errors import LabError
-from lab.model.fluid import Prediction
+from lab.model.fluid import DEFAULT_LATENCY, Prediction
 from lab.model.predictor import MAX_STEP_SENDS, predict_over
 from lab.model.wire import Paths, queue_pair_connection
 from lab.planning import sending
@@ -40,6 +40,7 @@ class Forecast:
     emulated: Fabric
     ways: Paths | None = None
     unknown: str = ""
+    _made: dict[tuple[Size, Scale], Prediction] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def paths(self) -> Mapping[Connection, Sequence[Port]]:
@@ -57,10 +58,26 @@ class Forecast:
         return dict(zip(over, paths, strict=True))
 
     def prediction(self, size: Size, scale: Scale) -> Prediction | None:
+        """Made once for each size and scale."""
         if self.ways is None:
             return None
-        sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
-        return predict_over(self.emulated, sends, self.ways, mtu)
+        if (size, scale) not in self._made:
+            sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
+            self._made[size, scale] = predict_over(self.emulated, sends, self.ways, mtu)
+        return self._made[size, scale]
+
+    def stated(self, scale: Scale) -> dict[str, Any]:
+        """What is expected of every size, with what it was reckoned with: plain data, for before the first packet."""
+        rows = [row(self, size, self.prediction(size, scale), scale) for size in self.plan.sizes(scale)]
+        return {
+            "unknown": self.unknown,
+            "latency": {
+                "per_hop_s": DEFAULT_LATENCY.per_hop_s,
+                "end_s": DEFAULT_LATENCY.end_s,
+                "calibrated_on": "two hosts over one switch and over three, none of them of this fabric",
+            },
+            "rows": [{name: json_value(value) for name, value in one.items()} for one in rows],
+        }
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
