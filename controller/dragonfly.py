@@ -12,6 +12,7 @@ from ipaddress import IPv4Network
 from itertools import combinations
 
 from controller.per_fabric import per_fabric
+from controller.routing import prefixes
 from topologies.addressing import group_prefixes
 from topologies.fabric import Fabric, Node
 
@@ -23,9 +24,12 @@ Ports = Mapping[str, tuple[int, ...]]
 
 @per_fabric
 def is_dragonfly(fabric: Fabric) -> bool:
-    """Groups of routers, each group under a prefix of its own, every two of them joined by a global link."""
+    """Groups of routers, each group under a prefix that has all its hosts, every two of them joined by a global link."""
     groups = routers_by_group(fabric)
     if len(groups) < 2 or any(s.group is None or not s.prefix for s in fabric.switches):
+        return False
+    if any("/" not in prefix for prefix in prefixes(fabric)):
+        # A host that its router's prefix had no room for.
         return False
     joined = {frozenset(fabric.node(p.node).group for p in x.ports) for x in fabric.links if x.kind == "global"}
     spans = [IPv4Network(prefix) for prefix in group_prefixes(fabric).values()]

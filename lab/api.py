@@ -43,10 +43,10 @@ def predict(experiment: "Experiment") -> "pd.DataFrame":
     """What the model expects: one row per size, hardware units; the columns of `run_topo.py predict --json`. No root."""
     import pandas as pd
 
-    from lab.planning import forecast
+    from lab.commands import predicting
     from lab.planning.plan import plan
 
-    return pd.DataFrame(forecast.rows(plan(experiment)))
+    return pd.DataFrame(predicting.rows(plan(experiment)))
 
 
 def run(experiment: "Experiment", out: Path | str | None = None) -> "Results":

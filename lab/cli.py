@@ -19,6 +19,7 @@ from controller.circuits.schedulers import SCHEDULERS
 from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes
+from lab.planning import values
 from lab.planning.experiment import (
     ADDRESSING,
     IN_THE_DARK,
@@ -29,9 +30,6 @@ from lab.planning.experiment import (
     SETTINGS,
     Experiment,
     load,
-    parse_mtu,
-    seconds,
-    whole_number,
 )
 from lab.planning.sending import TCP_CONGESTION_CONTROLS
 from lab.planning.workload import Stragglers
@@ -40,10 +38,10 @@ from topologies import TOPOLOGIES, Refused, unknown
 from topologies.bill import OPTICS
 from topologies.errors import EmulationError, one_line
 from topologies.sizing import SIZERS
+from topologies.spread import UNITS
 from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
 from traffic.formats import FORMATS, WRITERS
 from traffic.rocev2.opcodes import PATH_MTUS
-from traffic.rocev2.spread import UNITS
 from traffic.workloads.models import MODELS
 from traffic.workloads.training import Training
 
@@ -80,7 +78,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "qps": ((), "N", "of rocev2: queue pairs of a connection, among which each message is divided"),
     "path_mtu": ((), "BYTES", f"of rocev2: payload of a packet: {', '.join(map(str, PATH_MTUS))} (default: the largest)"),
     "reliability": ((), "NAME", f"of rocev2: {' or '.join(RELIABILITIES)} repeat"),
-    "spread": ((), "UNIT", f"of rocev2: {', '.join(UNITS)}: what keeps its UDP source port, and so its path"),
+    "spread": ((), "UNIT", f"{', '.join(UNITS)}: what keeps its source port, and so its path (tcp: by eBPF at hosts)"),
     "entropy": ((), "N", "of --spread packet and flowlet: over how many source ports"),
     "flowlet_gap": ((), "TIME", "of --spread flowlet: the pause after which the port changes"),
     "rate_limit": ((), "RATE", "of rocev2: at which each queue pair sends at most, in hardware units; what it reached is said"),
@@ -386,7 +384,7 @@ def _exec(arguments: Arguments) -> int:
 
     if not arguments.program:
         raise LabError("no program to run: write it behind --, as in `exec --topology spine-leaf -- python3 train.py`")
-    timeout_s = None if arguments.timeout is None else seconds("--timeout", arguments.timeout)
+    timeout_s = None if arguments.timeout is None else values.seconds("--timeout", arguments.timeout)
     job = Job(tuple(arguments.program), arguments.mpi, timeout_s)
     return launch.execute(_experiment(arguments), job, out=arguments.out, publish=arguments.publish)
 
@@ -400,9 +398,11 @@ def _describe(arguments: Arguments) -> int:
 
 
 def _predict(arguments: Arguments) -> int:
-    from lab.commands import predicting
+    from lab.commands import algorithms, predicting
 
-    predicting.show(_experiment(arguments), as_json=arguments.json)
+    asked = _experiment(arguments)
+    show = algorithms.predict if algorithms.are_several(asked) else predicting.show
+    show(asked, as_json=arguments.json)
     return 0
 
 
@@ -428,7 +428,7 @@ def _sweep(arguments: Arguments) -> int:
         if not arguments.dask:
             probes.require_root()
         folder = Path(arguments.out or Path("results") / f"sweep-{Path(file).stem}").expanduser().resolve()
-        at_a_time = whole_number(1, 64)("--parallel", arguments.parallel)
+        at_a_time = values.between(1, 64)("--parallel", arguments.parallel)
         table, status = sweep.run(grid, folder, at_a_time=at_a_time, dask=arguments.dask)
         terminal.warn(f"results: {folder}")
     if arguments.json:
@@ -441,7 +441,7 @@ def _sweep(arguments: Arguments) -> int:
 def _doctor(arguments: Arguments) -> int:
     from lab.machine import doctor
 
-    return doctor.examine(mtu=parse_mtu("--mtu", arguments.mtu), again=arguments.again)
+    return doctor.examine(mtu=values.parse_mtu("--mtu", arguments.mtu), again=arguments.again)
 
 
 def _ps(arguments: Arguments) -> int:

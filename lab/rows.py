@@ -43,9 +43,9 @@ class RowResult:
 
     A value that does not exist is NaN: `mmr` and `jfi` where no links are parallel, times where nothing completed.
     goodput: of a traffic pattern. calc_s to mfu: of a training step, means over its jobs, of which `jobs` has each one's.
-    out_of_order, naks, cnps, timeouts: as RoCEv2 counts them (traffic/transport.py). delivered: share of the data that came;
-    where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that came to links that mark, and
-    those marked, over all such links.
+    out_of_order: as the transport's receivers count it; naks, cnps, timeouts: as RoCEv2 does (traffic/transport.py). delivered:
+    share of the data that came; where some did not, `wrong` is None: values were not compared. ecn_seen, ecn_marked: frames that
+    came to links that mark, and those marked, over all such links. sustained: of a traffic pattern, as Goodput has it.
     """
 
     fabric: str
@@ -95,6 +95,7 @@ class RowResult:
     delivered: float = 1.0
     ecn_seen: int = 0
     ecn_marked: int = 0
+    sustained: float = math.nan
     in_place: InPlace | None = field(default=None, metadata={"column": False})
     goodput: Goodput | None = field(default=None, metadata={"column": False})
     jobs: tuple[StepReport, ...] = field(default=(), metadata={"column": False})

@@ -55,6 +55,7 @@ GROUPS = {
     "faults": Group("faults:faults", 2400, "40 faults planted at random by another process: are they named?", ("iptables",)),
     "clean": Group("faults:clean", 1200, "20 runs without a fault: is one called anything but ok?"),
     "sampler": Group("sampler:sampler", 240, "CPU share of the monitor of 1024 links"),
+    "adversarial": Group("adversarial:adversarial", 1500, "minimal, Valiant and UGAL on a dragonfly, against their bounds"),
     "steady": Group("steady:steady", 120, "threads and open files after 5 iterations and after 50"),
     "rules": Group("rules:rules", 60, "CPU time to compute all rules of 1024 hosts, and those after a failure"),
     "schedulers": Group("schedulers:schedulers", 120, "CPU time of circuit schedulers on a 128 x 128 demand matrix"),

@@ -12,4 +12,5 @@ COLUMNS = [
     "bubble", "parallel_efficiency", "mfu", "out_of_order", "naks", "cnps", "timeouts",
     "delivered",
     "ecn_seen", "ecn_marked",
+    "sustained",
 ]  # fmt: skip

@@ -138,7 +138,7 @@ def _addresses(fabric: Fabric) -> Iterator[str]:
 
 
 def _prefixes(fabric: Fabric) -> Iterator[str]:
-    """A switch's prefix is a promise to all others: its hosts are in it, and nobody else's are."""
+    """A switch's prefix is a promise to all others: its accelerators are in it, and nobody else's hosts are."""
     span = {s.name: _span(s.prefix) for s in fabric.switches if s.prefix}
     for port in (port for host in fabric.hosts for port in fabric.ports_of(host.name)):
         here = fabric.peer(port).node
@@ -146,7 +146,8 @@ def _prefixes(fabric: Fabric) -> Iterator[str]:
             continue
         address, what = int(IPv4Address(port.ip)), f"{port.node} ({port.ip}) is on {here}"
         holders = [name for name, (first, last) in span.items() if first <= address <= last]
-        if here not in holders:
+        # A helper for which a prefix has no room is routed to by its address.
+        if here not in holders and not fabric.node(port.node).is_helper:
             yield f"{what}, whose prefix {fabric.node(here).prefix} does not cover it"
         for other in holders:
             if other != here:

@@ -34,6 +34,8 @@ from topologies.netlink import Request
 from topologies.netlink_readings import Counters, LinkReader
 from topologies.netlink_requests import End
 from topologies.shaping import Finding, Held, at_another_rate, findings, require_mtu, shape, shapes
+from topologies.spray_programs import SprayPrograms
+from topologies.tcp import DEFAULT_TCP, Tcp
 from topologies.tcp_buffers import tcp_buffers
 from topologies.tcp_timeout import least_timeout_ms
 
@@ -65,8 +67,8 @@ class Emulation:
 
     mtu: of every interface, in bytes. addressing: 'l3' gives a host one route and one neighbour, its virtual gateway;
     'l2' a neighbour entry for every other host. datapath: of the bridges. controllers: OpenFlow targets.
-    impairments: of every scale-out link. progress: told what is being done, in a few words. `seconds` holds how long each
-    step of the last start took; uses_hop: links are delayed by the impairment hop, not by netem.
+    tcp: of every host. impairments: of every scale-out link. progress: told what is being done, in a few words. `seconds`
+    holds how long each step of the last start took; uses_hop: links are delayed by the impairment hop, not by netem.
     """
 
     def __init__(
@@ -77,21 +79,21 @@ class Emulation:
         addressing: str = "l3",
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
-        congestion_control: str = "cubic",
+        tcp: Tcp = DEFAULT_TCP,
         impairments: Impairments = NO_IMPAIRMENTS,
         progress: Callable[[str], None] = no_progress,
         run_dir: Path = ovs_daemons.RUN_DIR,
     ) -> None:
         _require("addressing", addressing, ADDRESSINGS)
         _require("datapath", datapath, DATAPATHS)
-        _require("congestion control", congestion_control, _AVAILABLE.read_text().split())
+        _require("congestion control", tcp.congestion_control, _AVAILABLE.read_text().split())
         require_mtu(mtu)
         self.fabric = fabric
         self.mtu = mtu
         self.addressing = addressing
         self.datapath = datapath
         self.controllers = tuple(controllers)
-        self.congestion_control = congestion_control
+        self.tcp = tcp
         self.impairments = impairments
         self.progress = progress
         self.run_dir = run_dir
@@ -104,6 +106,7 @@ class Emulation:
         self._group = 0x5FAB0000 | os.getpid() & 0xFFFF
         self._made_namespaces = self._made_links = self._made_bridges = False
         self._programs: EgressPrograms | None = None
+        self._spray: SprayPrograms | None = None
         self._hop: HopProcess | None = None
         self.uses_hop = False
         self._kernel_lost = 0
@@ -136,6 +139,8 @@ class Emulation:
             self.uses_hop = True
         if self.impairments.at_egress:
             self._programs = EgressPrograms(impaired_intfs(self.fabric), self.impairments)
+        if self.tcp.spread.unit != "flow":
+            self._spray = SprayPrograms(self.fabric, self.tcp.spread)
         with self._step("namespaces", f"{hosts} namespaces"):
             self._make_namespaces()
         with self._step("links", f"{len(self.fabric.links)} links"):
@@ -176,7 +181,7 @@ class Emulation:
         # The kernel allows a namespace only the algorithms that the host allows its unprivileged users. Whatever this
         # says, the host's route names the algorithm, and that decides.
         with suppress(EmulationError):
-            namespaces.write_sysctl(_CONGESTION_CONTROL, self.congestion_control)
+            namespaces.write_sysctl(_CONGESTION_CONTROL, self.tcp.congestion_control)
         # Loopback is interface 1 of every namespace.
         netlink.apply([netlink_requests.set_link(1, "lo", up=True)])
 
@@ -231,6 +236,8 @@ class Emulation:
             if port.intf in self.shapes:
                 requests += netlink_requests.shaping(index, port.intf, self.shapes[port.intf])
             requests.append(netlink_requests.set_link(index, port.intf, up=True))
+            if self._programs or self._spray:
+                requests.append(netlink_requests.one_segment_at_a_time(index, port.intf))
             if port.ip:
                 requests += [netlink_requests.address(index, port.ip, 32), *self._routes(port, index)]
         netlink.apply(requests)
@@ -241,12 +248,14 @@ class Emulation:
         for intf in intfs:
             if self._programs and intf in self._programs:
                 self._programs.attach(intf, self.shapes[intf])
+            if self._spray and intf in self._spray:
+                self._spray.attach(intf)
 
     def _routes(self, port: Port, index: int) -> Iterator[Request]:
         """The host's one route out of this interface and what it must know of the other side."""
         gateway = self.fabric.gateway_ip if self.addressing == "l3" else None
         for network in self._networks(port):
-            yield netlink_requests.route(index, network, gateway, self.congestion_control, self._least_timeout_ms)
+            yield netlink_requests.route(index, network, gateway, self.tcp.congestion_control, self._least_timeout_ms)
         if gateway:
             yield netlink_requests.neighbour(index, gateway, self.fabric.gateway_mac)
         else:
@@ -315,13 +324,22 @@ class Emulation:
             found.append(Finding("impairment hop", "process", "running", "ended"))
         elif self._delayed and not self._hop:
             found += namespaces.each([(wires.NAMESPACE, self._delayed)], lambda links: list(wires.findings(links)))[0]
-        if self._programs:
-            found += self._programs.findings(self._with_filters())
+        attached = self._attached()
+        for programs in (self._programs, self._spray):
+            found += programs.findings(attached) if programs else []
         return found
 
-    def _with_filters(self) -> frozenset[str]:
-        hosts = namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: netlink_readings.with_clsact())
-        return netlink_readings.with_clsact().union(*hosts)
+    def _attached(self) -> frozenset[tuple[str, str]]:
+        """(interface, name) of every program that there is."""
+        if not (self._programs or self._spray):
+            return frozenset()
+
+        def programs(node: str) -> frozenset[tuple[str, str]]:
+            return netlink_readings.programs([port.intf for port in self.fabric.ports_of(node)])
+
+        at_hosts = namespaces.each(((h.name, h.name) for h in self.fabric.hosts), programs)
+        here = netlink_readings.programs([port.intf for port in self._switch_ports()])
+        return here.union(*at_hosts)
 
     def _held(self) -> dict[str, Held]:
         def shaped(node: str) -> list[str]:
@@ -449,6 +467,9 @@ class Emulation:
         if self._programs:
             self._programs.close()
             self._programs = None
+        if self._spray:
+            self._spray.close()
+            self._spray = None
         if self._hop:
             self._hop.close()
             self._hop = None

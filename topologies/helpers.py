@@ -1,8 +1,8 @@
 """Hosts beside the accelerators, for algorithms that need them: reducers that add up what ranks send, parameter servers.
 
 Each is plugged into a switch by a link of its own and stands behind all that the fabric had, whose ports, names and addresses
-stay. Its address is the next free one of the switch's prefix, so that routing by prefix finds it; at a switch without a
-prefix, which is routed to address by address, one that no prefix has.
+stay. Its address is the next free one of the switch's prefix, so that routing by prefix finds it; where that is full, or there
+is none, one that no prefix has, which is routed to by itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def with_helpers(
     """The fabric with a helper at each of the switches `at`, called reducer1, reducer2, ... in their order.
 
     rate_mbps: of every helper's link, or of each; role: one of HELPER_ROLES. Raises TopologyError for what is no packet switch
-    of the network, and for one whose prefix has no address left.
+    of the network, and where no address is left.
     """
     switches = [s.name for s in network_switches(fabric) if s.role != OCS_ROLE]
     for name in at:
@@ -56,16 +56,14 @@ def _address(fabric: Fabric, switch: str) -> str:
     for ip in _candidates(fabric, switch):
         if ip not in taken:
             return ip
-    prefix = fabric.node(switch).prefix
     raise TopologyError(
-        f"{switch} has no address left for a helper in its prefix {prefix}: choose another switch, or other parameters of "
-        f"{fabric.name}"
+        f"{fabric.name} leaves no address for a helper at {switch}: choose a switch whose prefix has one, or fewer hosts"
     )
 
 
 def _candidates(fabric: Fabric, switch: str) -> Iterator[str]:
     prefix = fabric.node(switch).prefix
-    if prefix is None:
-        return spare_addresses(s.prefix for s in fabric.switches if s.prefix)
-    network = IPv4Network(prefix)
-    return (host_ip(network, i) for i in range(network.num_addresses - 1))
+    if prefix is not None:
+        network = IPv4Network(prefix)
+        yield from (host_ip(network, i) for i in range(network.num_addresses - 1))
+    yield from spare_addresses(s.prefix for s in fabric.switches if s.prefix)

@@ -28,6 +28,7 @@ from topologies.mininet_nodes import FabricHost, FabricSwitch, link_options
 from topologies.netlink_readings import Counters
 from topologies.ovs_daemons import RUN_DIR
 from topologies.shaping import Finding
+from topologies.tcp import DEFAULT_TCP, Tcp
 
 _CONNECT_DEADLINE_S = 30.0
 _LISTEN_DEADLINE_S = 5.0
@@ -108,7 +109,7 @@ class FabricNet(WorkingIperf):
         addressing: str = "l3",
         datapath: str = "netdev",
         controllers: Sequence[str] = ("tcp:127.0.0.1:6653",),
-        congestion_control: str = "cubic",
+        tcp: Tcp = DEFAULT_TCP,
         impairments: Impairments = NO_IMPAIRMENTS,
         progress: Callable[[str], None] = no_progress,
         run_dir: Path = RUN_DIR,
@@ -119,7 +120,7 @@ class FabricNet(WorkingIperf):
             addressing=addressing,
             datapath=datapath,
             controllers=controllers,
-            congestion_control=congestion_control,
+            tcp=tcp,
             impairments=impairments,
             progress=progress,
             run_dir=run_dir,

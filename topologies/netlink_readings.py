@@ -2,14 +2,16 @@
 
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from topologies import tbf
 from topologies.inspected import LinkEnd
 from topologies.netlink import (
     CLASS,
+    CLSACT_EGRESS,
     CLSACT_HANDLE,
+    CLSACT_INGRESS,
     ECHO,
     HTB,
     NETEM,
@@ -25,7 +27,7 @@ from topologies.netlink import (
 from topologies.shaping import Held
 
 # linux/rtnetlink.h
-_RTM_GETLINK, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETSTATS = 18, 38, 40, 42, 94
+_RTM_GETLINK, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _RTM_GETTFILTER, _RTM_GETSTATS = 18, 38, 40, 42, 46, 94
 # linux/if_link.h; RTEXT_FILTER_SKIP_STATS: counters are most of a link's message.
 _IFLA_IFNAME, _IFLA_LINK, _IFLA_EXT_MASK, _IFLA_CARRIER, _SKIP_STATS = 3, 5, 29, 33, 8
 
@@ -106,6 +108,8 @@ def link_ends() -> dict[str, LinkEnd]:
 # TCA_KIND, TCA_OPTIONS, TCA_STATS2; TCA_STATS_QUEUE; struct gnet_stats_queue: qlen, backlog, drops, ...
 _KIND, _OPTIONS, _STATS2, _STATS_QUEUE = 1, 2, 7, 3
 _TCMSG = struct.Struct("=4xiIII")
+# TCA_BPF_NAME.
+_BPF_NAME = 7
 
 
 def qdisc_drops() -> dict[str, int]:
@@ -173,10 +177,28 @@ def read_netem() -> dict[str, int]:
     return found
 
 
-def with_clsact() -> frozenset[str]:
-    """The interfaces of the caller's namespace on which filters may hang."""
-    names = dict(socket.if_nameindex())
-    return frozenset(names[index] for index, handle, _, _ in _qdiscs() if handle == CLSACT_HANDLE and index in names)
+def programs(intfs: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """(interface, program's name) of every eBPF program on what arrives at or leaves those interfaces that the caller's namespace
+    has."""
+    index_by_name = indexes()
+    found = set()
+    with open_socket() as link:
+        for name in index_by_name.keys() & intfs:
+            for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
+                body = _TCMSG.pack(index_by_name[name], 0, parent, 0)
+                for data in dump(link, _RTM_GETTFILTER, body):
+                    for _, _, payload in messages(data):
+                        if program := _program_name(dict(attributes(payload[20:]))):
+                            found.add((name, program))
+    return frozenset(found)
+
+
+def _program_name(filter_: dict[int, bytes]) -> str | None:
+    """None of the message that describes the chain before its filters, and of filters that are no program."""
+    if _KIND not in filter_ or _text(filter_[_KIND]) != "bpf" or _OPTIONS not in filter_:
+        return None
+    options = dict(attributes(filter_[_OPTIONS]))
+    return _text(options[_BPF_NAME]) if _BPF_NAME in options else None
 
 
 def _shaping(index: int, qdiscs: dict[tuple[int, int], tuple[int, bytes]], classes: dict[int, bytes | None]) -> Held:

@@ -17,7 +17,18 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import cls_u32, plugins, sched_pfifo, tcmsg
 
 from topologies import tbf
-from topologies.netlink import ACK, CLASS, CLSACT_HANDLE, HTB, NETEM, REQUEST, TC_ROOT, Request
+from topologies.netlink import (
+    ACK,
+    CLASS,
+    CLSACT_EGRESS,
+    CLSACT_HANDLE,
+    CLSACT_INGRESS,
+    HTB,
+    NETEM,
+    REQUEST,
+    TC_ROOT,
+    Request,
+)
 from topologies.shaping import Shape
 
 # linux/netlink.h, linux/rtnetlink.h
@@ -33,7 +44,7 @@ _RTNH_F_ONLINK = 4
 _RT_SCOPE_LINK = 253
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET: the kernel then needs no rate table
 _FIFO = 0x500000
-_CLSACT, _CLSACT_INGRESS, _CLSACT_EGRESS = 0xFFFFFFF1, 0xFFFFFFF2, 0xFFFFFFF3
+_CLSACT = 0xFFFFFFF1
 _DIRECT_ACTION = 1  # TCA_BPF_FLAG_ACT_DIRECT: the program's result is what happens to the frame
 _FIRST_PRIORITY, _ETH_P_ALL = 1 << 16, 3
 _MAX_U32 = 2**32 - 1
@@ -63,6 +74,13 @@ def veth(a: End, b: End) -> Request:
 
 def set_link(index: int, intf: str, *, up: bool) -> Request:
     return Request(_at_index(_up_or_down(up), index), f"{intf} {'up' if up else 'down'}")
+
+
+def one_segment_at_a_time(index: int, intf: str) -> Request:
+    """What TCP hands to the interface is one frame: else it is up to 64 kB, cut into frames behind all filters and queues,
+    whatever offloads say (sk_setup_caps in the kernel's net/core/sock.c)."""
+    attrs = [("IFLA_GSO_MAX_SEGS", 1)]
+    return _request(ifinfmsg, _RTM_NEWLINK, 0, {"index": index}, attrs, f"segments of {intf}")
 
 
 @lru_cache
@@ -136,18 +154,21 @@ def pass_on(index: int, to: int, intf: str) -> list[Request]:
     """Hand every frame that arrives at an interface to another's egress. Matched by u32: not every kernel has matchall."""
     action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": to}
     options = cls_u32.get_parameters({"action": action, "target": 0, "keys": ["0x0/0x0+0"]})
-    every_frame = {"index": index, "parent": _CLSACT_INGRESS, "info": _FIRST_PRIORITY | socket.htons(_ETH_P_ALL)}
+    every_frame = {"index": index, "parent": CLSACT_INGRESS, "info": _FIRST_PRIORITY | socket.htons(_ETH_P_ALL)}
     attrs = [("TCA_KIND", "u32"), ("TCA_OPTIONS", options)]
     return [_clsact(index, intf), _request(tcmsg, _RTM_NEWTFILTER, _NEW, every_frame, attrs, f"redirection on {intf}")]
 
 
-def egress_program(index: int, intf: str, program_fd: int) -> list[Request]:
-    """Run an eBPF program on every frame that leaves the interface, before its qdisc; in place of one from before."""
-    every_frame = {"index": index, "handle": 1, "parent": _CLSACT_EGRESS}
-    every_frame["info"] = _FIRST_PRIORITY | socket.htons(_ETH_P_ALL)
-    options = [("TCA_BPF_FD", program_fd), ("TCA_BPF_NAME", "impairments"), ("TCA_BPF_FLAGS", _DIRECT_ACTION)]
+def program(
+    index: int, intf: str, program_fd: int, name: str, *, on_arrival: bool = False, place: int = 1
+) -> list[Request]:
+    """Run an eBPF program on every frame that leaves the interface, before its qdisc, or that arrives; instead of the one that
+    was in that place before. Those at lower places see a frame first."""
+    parent = CLSACT_INGRESS if on_arrival else CLSACT_EGRESS
+    every_frame = {"index": index, "handle": 1, "parent": parent, "info": place << 16 | socket.htons(_ETH_P_ALL)}
+    options = [("TCA_BPF_FD", program_fd), ("TCA_BPF_NAME", name), ("TCA_BPF_FLAGS", _DIRECT_ACTION)]
     attrs = [("TCA_KIND", "bpf"), ("TCA_OPTIONS", {"attrs": options})]
-    what = f"program on {intf}"
+    what = f"program {name} on {intf}"
     return [_clsact(index, intf), _request(tcmsg, _RTM_NEWTFILTER, _CREATE | _REPLACE, every_frame, attrs, what)]
 
 

@@ -32,6 +32,7 @@ from traffic.collectives.hierarchical import hierarchical_all_reduce
 from traffic.collectives.in_network import reducer_tree_all_reduce
 from traffic.collectives.parameter_server import parameter_server_all_reduce, sharded_parameter_server_all_reduce
 from traffic.collectives.pxn import pxn_all_to_all
+from traffic.collectives.rail_ring import rail_ring_all_gather, rail_ring_all_reduce, rail_ring_reduce_scatter
 from traffic.collectives.recursive_doubling import recursive_doubling_all_reduce
 from traffic.collectives.reduce import binomial_reduce, direct_reduce, ring_reduce
 from traffic.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
@@ -69,6 +70,7 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
         "doubling-halving": _of_ranks(doubling_halving_all_reduce),
         "recursive-doubling": _of_ranks(recursive_doubling_all_reduce),
         "double-binary-tree": _of_ranks(double_binary_tree_all_reduce),
+        "rail-ring": rail_ring_all_reduce,
         "hierarchical": hierarchical_all_reduce,
         "in-network": reducer_tree_all_reduce,
         "parameter-server": lambda layout: parameter_server_all_reduce(layout.n_ranks, layout.n_servers),
@@ -76,11 +78,13 @@ COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     },
     "reduce_scatter": {
         "ring": _of_ranks(ring_reduce_scatter),
+        "rail-ring": rail_ring_reduce_scatter,
         "halving": _of_ranks(halving_reduce_scatter),
         "direct": _of_ranks(direct_reduce_scatter),
     },
     "all_gather": {
         "ring": _of_ranks(ring_all_gather),
+        "rail-ring": rail_ring_all_gather,
         "doubling": _of_ranks(doubling_all_gather),
         "direct": _of_ranks(direct_all_gather),
     },

@@ -1,7 +1,6 @@
 """What is done along rings of ranks, in many rings at a time: blocks of chunks go round and grow, or are left behind."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from traffic.columns import ColumnBuilder, Numbers
 
@@ -13,27 +12,27 @@ def pass_around(
     steps: int,
     reducing: int,
     first_block: int = 0,
-    base: ArrayLike = 0,
     block_chunks: int = 1,
+    blocks: Numbers | None = None,
     channel: int = 0,
     after: Numbers | None = None,
 ) -> Numbers | None:
     """In step t the rank at place i of each ring sends block (i + first_block - t) mod n to the next one, n the ring's length;
     the first `reducing` steps reduce. What it sends it received in the step before.
 
-    rings: (rings, n) ranks. Block b of ring k is the block_chunks chunks from base[k] + b block_chunks on. after:
-    (rings, n, any) what the first sends wait for. Returns (rings, n, 1) the last sends that each rank receives; without a
+    rings: (rings, n) ranks. Block b of ring k is the block_chunks chunks from blocks[k, b] on, unasked from b block_chunks on.
+    after: (rings, n, any) what the first sends wait for. Returns (rings, n, 1) the last sends that each rank receives; without a
     step, `after`.
     """
     place, n = np.arange(rings.shape[1]), rings.shape[1]
     right = np.roll(rings, -1, axis=1)
-    starts = np.reshape(base, (-1, 1))
+    starts = place[None] * block_chunks if blocks is None else blocks
     for t in range(steps):
         block = (place + first_block - t) % n
         sent = columns.sends(
             rings,
             right,
-            starts + block * block_chunks,
+            starts[:, block],
             n_chunks=block_chunks,
             reduce=t < reducing,
             after=after,

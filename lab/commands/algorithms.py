@@ -14,8 +14,8 @@ from typing import Any, get_args, get_type_hints
 
 import traffic
 from lab import terminal
+from lab.commands import predicting
 from lab.errors import LabError
-from lab.planning import forecast
 from lab.planning.experiment import Experiment
 from lab.planning.plan import Plan, plan
 from lab.planning.reach import FORWARDING
@@ -95,7 +95,7 @@ def run(experiment: Experiment, *, out: str | None, as_json: bool, publish: int 
 
 def predict(experiment: Experiment, *, as_json: bool) -> None:
     plans, left_out = each(experiment)
-    rows = [{"algorithm": one.experiment.algorithm, **row} for one in plans for row in forecast.rows(one)]
+    rows = [{"algorithm": one.experiment.algorithm, **row} for one in plans for row in predicting.rows(one)]
     if as_json:
         terminal.show(json.dumps(rows))
         return

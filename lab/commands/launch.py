@@ -14,12 +14,14 @@ from lab.machine import probes, relay, sandbox
 from lab.machine.sandbox import REST_PORT, Sandbox
 from lab.measuring.job import Job
 from lab.planning.capture_points import capture_points
-from lab.planning.experiment import Experiment, controller_address
+from lab.planning.experiment import Experiment
+from lab.planning.fitting import fitted, shortened
 from lab.planning.forecast import forecast_of, require_short_ways
-from lab.planning.plan import plan
-from lab.planning.scale import Scale, choose_scale
+from lab.planning.plan import Plan, plan
+from lab.planning.scale import Budget, Scale, choose_scale
 from lab.planning.sending import of_a_program, tcp_congestion_control
 from lab.planning.site import Site, require_shapeable, site
+from lab.planning.values import controller_address
 from lab.progress import Progress
 from lab.rows import Output
 from topologies.units import format_size
@@ -37,7 +39,10 @@ def run(
     doors = _ready(planned, publish)
     require_writable(folder or Path("results").resolve())
     progress = Progress()
-    scale = _scale(planned, progress)
+    asked, (planned, scale) = planned, _fitted(planned, progress)
+    if fewer := shortened(asked, planned, scale):
+        progress.done()
+        terminal.warn(f"run_topo.py: {fewer}")
     largest = format_size(planned.sizes(scale)[-1].emulated_bytes)
     probes.require_memory(planned.memory_bytes(scale), f"{planned.ranks} ranks x {largest}")
     expected = forecast_of(planned, scale)
@@ -114,21 +119,38 @@ def _ready(planned: Site, publish: int | None) -> list[Callable[[Sandbox], None]
     return doors
 
 
-def _scale(planned: Site, progress: Progress) -> Scale:
-    """The scale; what the machine carries is measured if it is not known. Refuses delays that cannot be made at it."""
+def _fitted(planned: Plan, progress: Progress) -> tuple[Plan, Scale]:
+    """The scale, and the plan with what there is time for at it."""
+    sharing, scale = 1 + sandbox.other_loads(), planned.experiment.scale
+    if scale is None:
+        planned, scale = fitted(planned, _budget(planned, sharing, progress))
+    _warn_of_load(planned, scale, sharing)
+    _require_delays(planned, scale, progress)
+    return planned, scale
+
+
+def _scale(site: Site, progress: Progress) -> Scale:
+    """Of traffic that is not known before."""
+    e, sharing = site.experiment, 1 + sandbox.other_loads()
+    scale = e.scale or choose_scale(site.load, _budget(site, sharing, progress), e.time_limit_s)
+    _warn_of_load(site, scale, sharing)
+    _require_delays(site, scale, progress)
+    return scale
+
+
+def _delayed_by_hop(site: Site) -> bool:
+    return site.has_delays and (site.experiment.jitter_us > 0 or "netem" not in probes.usable_qdiscs())
+
+
+def _require_delays(site: Site, scale: Scale, progress: Progress) -> None:
+    """Refuses those that cannot be made at the scale."""
     from lab.machine import hop_budget
     from topologies import wires
 
-    experiment = planned.experiment
-    by_hop = planned.has_delays and (experiment.jitter_us > 0 or "netem" not in probes.usable_qdiscs())
-    sharing = 1 + sandbox.other_loads()
-    scale = experiment.scale or _fitting_scale(planned, by_hop, sharing, progress)
-    _warn_of_load(planned, scale, sharing)
-    emulated = scale.fabric(planned.fabric)
-    if by_hop:
-        wires.require_hop(emulated, planned.impairments(scale).jitter_us)
-        hop_budget.measured(experiment.mtu, progress=progress)
-    return scale
+    emulated = scale.fabric(site.fabric)
+    if _delayed_by_hop(site):
+        wires.require_hop(emulated, site.impairments(scale).jitter_us)
+        hop_budget.measured(site.experiment.mtu, progress=progress)
 
 
 def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
@@ -147,18 +169,17 @@ def _warn_of_load(planned: Site, scale: Scale, sharing: int) -> None:
         )
 
 
-def _fitting_scale(planned: Site, by_hop: bool, sharing: int, progress: Progress) -> Scale:
-    """sharing: labs that divide the machine among them."""
+def _budget(site: Site, sharing: int, progress: Progress) -> Budget:
+    """What the machine carries, measured if it is not known. sharing: labs that divide it among them."""
     from lab.machine import budget, hop_budget
 
-    experiment = planned.experiment
-    known = budget.measured(experiment.mtu, progress=progress)
-    if by_hop and experiment.delay_us:
+    e = site.experiment
+    known = budget.measured(e.mtu, progress=progress)
+    if _delayed_by_hop(site) and e.delay_us:
         # With a delay on every link a frame crosses the hop once a link, which is at most twice a switch.
-        carried = hop_budget.measured(experiment.mtu, progress=progress) / 2
+        carried = hop_budget.measured(e.mtu, progress=progress) / 2
         known = replace(known, frame_hops_per_s=min(known.frame_hops_per_s, carried))
-    shared = replace(known, frame_hops_per_s=known.frame_hops_per_s / sharing)
-    return choose_scale(planned.load, shared, experiment.time_limit_s)
+    return replace(known, frame_hops_per_s=known.frame_hops_per_s / sharing)
 
 
 def results_folder(out: str | None) -> Path | None:

@@ -4,12 +4,13 @@ import json
 import math
 from typing import Any
 
-from lab.commands import algorithms
 from lab.model.fluid import Prediction
 from lab.planning import forecast, outlook
 from lab.planning.experiment import Experiment
+from lab.planning.fitting import typically
 from lab.planning.helpers import told
-from lab.planning.plan import plan
+from lab.planning.plan import Plan, Size, plan
+from lab.planning.scale import Scale
 from lab.planning.workload import step_lines
 from lab.rows import json_value
 from topologies.units import format_rate, format_size
@@ -28,9 +29,7 @@ _MODELS = {
 
 def show(experiment: Experiment, *, as_json: bool) -> None:
     """Prints the expectation for each size."""
-    if algorithms.are_several(experiment):
-        algorithms.predict(experiment, as_json=as_json)
-    elif outlook.is_large(experiment):
+    if outlook.is_large(experiment):
         _large(experiment, as_json=as_json)
     else:
         _planned(experiment, as_json=as_json)
@@ -39,9 +38,9 @@ def show(experiment: Experiment, *, as_json: bool) -> None:
 def _planned(experiment: Experiment, *, as_json: bool) -> None:
     planned = plan(experiment)
     if as_json:
-        print(json.dumps(forecast.rows(planned)))
+        print(json.dumps(rows(planned)))
         return
-    scale, expected, found = forecast.expected_of(planned)
+    scale, expected, found = _expected(planned)
     experiment, nic = planned.experiment, format_rate(planned.nic_mbps)
     _title(planned.fabric.name, planned.ranks, planned.collective, planned.algorithm, planned.routing, nic)
     print(f"emulated at rates / {scale.rate_scale:g}, sizes / {scale.size_scale:g}")
@@ -60,10 +59,25 @@ def _planned(experiment: Experiment, *, as_json: bool) -> None:
         print(f"model: {model} ({_MODELS[model]})")
 
 
+def rows(planned: Plan) -> list[dict[str, Any]]:
+    """What `predict --json` prints."""
+    scale, expected, found = _expected(planned)
+    return [
+        {name: json_value(value) for name, value in forecast.row(expected, size, prediction, scale).items()}
+        for size, prediction in found
+    ]
+
+
+def _expected(planned: Plan) -> tuple[Scale, forecast.Forecast, list[tuple[Size, Prediction | None]]]:
+    planned, scale = typically(planned)
+    expected = forecast.forecast_of(planned, scale)
+    return scale, expected, [(size, expected.prediction(size, scale)) for size in planned.sizes(scale)]
+
+
 def _large(experiment: Experiment, *, as_json: bool) -> None:
     outlooks = outlook.Outlooks(experiment)
     found = outlooks.all()
-    rows = [
+    columns = [
         {
             "size_bytes": one.size_bytes,
             "roofline_s": one.roofline_s,
@@ -76,7 +90,7 @@ def _large(experiment: Experiment, *, as_json: bool) -> None:
         for one in found
     ]
     if as_json:
-        print(json.dumps([{name: json_value(value) for name, value in row.items()} for row in rows]))
+        print(json.dumps([{name: json_value(value) for name, value in row.items()} for row in columns]))
         return
     s = outlooks.site
     _title(s.fabric.name, s.ranks, s.experiment.collective, outlooks.algorithm, s.routing, format_rate(s.nic_mbps))
@@ -85,7 +99,7 @@ def _large(experiment: Experiment, *, as_json: bool) -> None:
     if outlooks.form:
         print(f"closed form, no link shared: {outlooks.form}")
     print(_HEAD)
-    for row, one in zip(rows, found, strict=True):
+    for row, one in zip(columns, found, strict=True):
         _line(row, one.found)
     print(f"model: {found[0].found.model}; alpha: the links' delays, nothing of interfaces, switches or software")
 

@@ -15,14 +15,16 @@ import pandas as pd
 
 from lab import terminal
 from lab.commands import cell as cells
-from lab.commands import launch
+from lab.commands import launch, predicting
 from lab.errors import LabError
-from lab.planning import forecast
+from lab.planning.fitting import typically
+from lab.planning.forecast import forecast_of
 from lab.planning.grid import Cell
 from lab.planning.plan import plan
 from lab.reporting.folder import Results, is_complete, place, write_table
 from topologies import Refused
 from topologies.errors import one_line
+from topologies.units import format_size
 
 _DONE, _FAILED, _INTERRUPTED = (0, 1), 3, 130
 # Of the table on the terminal, behind what varies; the files have all.
@@ -37,9 +39,9 @@ def predicted(grid: Sequence[Cell]) -> pd.DataFrame:
     for one in grid:
         try:
             planned = plan(one.experiment)
-            without = forecast.forecast_of(planned, forecast.typical_scale(planned)).untimed
+            without = forecast_of(*typically(planned)).untimed
             outcome = f"no prediction: {without}" if without else ""
-            lines += ({**one.chosen, **row, "outcome": outcome} for row in forecast.rows(planned))
+            lines += ({**one.chosen, **row, "outcome": outcome} for row in predicting.rows(planned))
         except Refused as refusal:
             lines.append({**one.chosen, "outcome": f"refused: {refusal}"})
     return pd.DataFrame(lines)
@@ -93,9 +95,19 @@ def show(table: pd.DataFrame, grid: Sequence[Cell]) -> None:
         for line in table.to_dict("records")
         if line["outcome"]
     ]
+    if "size_bytes" in shown:
+        shown["size_bytes"] = ["N/A" if pd.isna(n) else format_size(int(n)) for n in shown["size_bytes"]]
     if "outcome" in shown:
         shown["outcome"] = shown["outcome"].str.partition(":")[0]
-    shown = shown.rename(columns={"time_s": "time (us)", "predicted_s": "predicted (us)", "outcome": ""})
+    shown = shown.rename(
+        columns={
+            "time_s": "time (us)",
+            "predicted_s": "predicted (us)",
+            "size_bytes": "size",
+            "busbw_gbytes_s": "busbw (GB/s)",
+            "outcome": "",
+        }
+    )
     terminal.show(shown.to_string(index=False, na_rep="N/A", float_format=lambda x: f"{x:.6g}"), *notes)
 
 
@@ -110,7 +122,7 @@ def _refusals(grid: Sequence[Cell]) -> dict[str, str]:
     for one in grid:
         try:
             planned = plan(one.experiment)
-            forecast.forecast_of(planned, forecast.typical_scale(planned))
+            forecast_of(*typically(planned))
         except Refused as refusal:
             found[one.key] = f"refused: {refusal}"
     return found

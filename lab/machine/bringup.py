@@ -22,6 +22,7 @@ from lab.progress import Progress
 from topologies import Fabric, ovs_daemons
 from topologies.impairments import NO_IMPAIRMENTS, Impairments
 from topologies.mininet_adapter import FabricNet
+from topologies.tcp import DEFAULT_TCP, Tcp
 
 CONTROLLER_PORT = 6653
 _READY_DEADLINE_S = 60.0
@@ -50,7 +51,7 @@ def lab_up(
     addressing: str = "l3",
     controller: str | None = None,
     announced: Sequence[Demand] = (),
-    congestion_control: str = "cubic",
+    tcp: Tcp = DEFAULT_TCP,
     impairments: Impairments = NO_IMPAIRMENTS,
     progress: Progress,
 ) -> Iterator[Lab]:
@@ -73,7 +74,7 @@ def lab_up(
         addressing=addressing,
         datapath=datapath,
         controllers=(controller_target(controller, CONTROLLER_PORT),) if policy else (),
-        congestion_control=congestion_control,
+        tcp=tcp,
         impairments=impairments,
         progress=progress.step,
     )

@@ -29,7 +29,7 @@ from lab.measuring.observed import (
     switch_queue_frames,
 )
 from lab.measuring.rank_watch import RankWatch
-from lab.measuring.run import INVALID, conclude, delays, ending, lab_of, new_record, watched
+from lab.measuring.run import INVALID, conclude, delays, ending, lab_of, new_record, spread, watched
 from lab.measuring.switching import all_the_time
 from lab.measuring.verdict import judge
 from lab.planning.experiment import NOT_OF_THE_TRAFFIC, SETTINGS
@@ -42,7 +42,9 @@ from topologies import namespaces, syscalls
 from traffic.transport import TransportCounters
 
 _HOSTS = Path("/etc/hosts")
-_SEGMENTS = ("OutSegs", "RetransSegs")
+# Of TCP, by file of /proc/net: RFC 4022's, and Linux's own count of those that its receivers kept for others to come first.
+_SEGMENTS = {"snmp": ("OutSegs", "RetransSegs"), "netstat": ("TCPOFOQueue",)}
+_COUNTED = tuple(name for names in _SEGMENTS.values() for name in names)
 
 
 def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress: Progress) -> int:
@@ -55,7 +57,7 @@ def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress
     result = None
     with ending() as how:
         with lab_of(site, scale, progress) as lab, watched(lab) as monitor:
-            record.machine = {**record.machine, "datapath": lab.datapath, **delays(site, lab)}
+            record.machine = {**record.machine, "datapath": lab.datapath, **delays(site, lab), **spread(site, scale)}
             progress.step(f"{site.ranks} ranks of {job.name}")
             progress.done()
             result = _measured(site, scale, job, lab, monitor, record)
@@ -90,8 +92,9 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
     used_s = _children_s() - used_s
     window = monitor.window(start, monitor.mark())
     now = _tcp_segments(site)
-    sent = {name: now[name] - tcp[name] for name in _SEGMENTS}
-    lost = Losses.of(lab, TransportCounters(sent["RetransSegs"], sent["OutSegs"])).since(losses)
+    sent = {name: now[name] - tcp[name] for name in _COUNTED}
+    of_tcp = TransportCounters(sent["RetransSegs"], sent["OutSegs"], out_of_order=sent["TCPOFOQueue"])
+    lost = Losses.of(lab, of_tcp).since(losses)
     record.links.append(link_samples(lab.fabric, window, monitor.origin_s))
     record.link_totals = link_totals(lab.fabric, window, lost, outcome.seconds, size_bytes=0, planned={})
     record.cpu.append(cpu_samples(window, monitor.origin_s))
@@ -144,18 +147,18 @@ def _furnish(site: Site) -> None:
 
 
 def _tcp_segments(site: Site) -> Counter[str]:
-    """Sent and sent again by all hosts since they exist: 'OutSegs', 'RetransSegs' (RFC 4022, in /proc/net/snmp)."""
+    """Sent, sent again, and come out of order: by all hosts since they exist."""
 
     def read(_: str) -> Counter[str]:
-        names, values = (
-            line.split()[1:]
-            for line in Path("/proc/thread-self/net/snmp").read_text().splitlines()
-            if line.startswith("Tcp:")
-        )
-        return Counter({name: int(value) for name, value in zip(names, values, strict=True) if name in _SEGMENTS})
+        found: Counter[str] = Counter()
+        for file, wanted in _SEGMENTS.items():
+            lines = Path(f"/proc/thread-self/net/{file}").read_text().splitlines()
+            names, values = (line.split()[1:] for line in lines if line.startswith(("Tcp:", "TcpExt:")))
+            found.update({name: int(n) for name, n in zip(names, values, strict=True) if name in wanted})
+        return found
 
     hosts = [host.name for host in site.fabric.hosts]
-    return sum(namespaces.each(zip(hosts, hosts, strict=True), read), Counter(dict.fromkeys(_SEGMENTS, 0)))
+    return sum(namespaces.each(zip(hosts, hosts, strict=True), read), Counter(dict.fromkeys(_COUNTED, 0)))
 
 
 def _children_s() -> float:

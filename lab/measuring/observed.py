@@ -131,6 +131,8 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses, diagnoses: tu
         datapath_stopped_s=window.stopped_s,
         retransmits=losses.transport.retransmits,
         timeouts=losses.transport.timeouts,
+        spread=e.spread,
+        out_of_order=losses.transport.out_of_order,
         dropped_at_sockets=losses.transport.dropped_host,
         queue_drops=sum(losses.queues.values()),
         pacing=t.paced_ns / t.pacing_took_ns if (t := losses.transport).pacing_took_ns else None,

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -215,11 +215,11 @@ class RowMeasurement:
         planned = {intf: n * done for intf, n in prediction.bytes_by_intf.items()} if prediction else {}
         counted = window.bytes_by_intf()
         self._keep_links(size, window, planned, losses)
-        if not self._expected.unknown:
-            self._record.notes = collision_notes(self._lab.fabric, self._expected.paths.values(), counted)
-        self._record.balance += group_balances(
-            self._lab.fabric, self._expected.paths.values(), counted, size_bytes=size.size_bytes
-        )
+        known = not self._expected.unknown and self._e.spread == "flow"
+        paths = [list(way) for way in self._expected.paths.values()] if known else []
+        if known:
+            self._record.notes = collision_notes(self._lab.fabric, paths, counted)
+        self._record.balance += group_balances(self._lab.fabric, paths, counted, size_bytes=size.size_bytes)
         self._keep_spans(size)
         circuits = self._keep_circuits(size, window)
         evidence = replace(
@@ -241,13 +241,20 @@ class RowMeasurement:
             measured_to_predicted=stats.mean / prediction.seconds
             if prediction and self._halves[False].results
             else None,
-            planned_bytes=planned,
+            planned_bytes=self._certain(planned),
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
             more_frames=self._plan.more_frames(self._scale),
             circuits=circuits,
         )
         return self._row(size, stats, prediction, window, losses, judge(evidence))
+
+    def _certain(self, planned: Mapping[str, float]) -> Mapping[str, float]:
+        """What is as planned whatever happens. Between switches sprayed packets take turns, whose begin and end nobody plans."""
+        if self._e.spread == "flow":
+            return planned
+        nodes, link_of = self._lab.fabric.node, self._lab.fabric.link_of
+        return {i: n for i, n in planned.items() if any(nodes(port.node).is_host for port in link_of(i).ports)}
 
     def _row(
         self,
@@ -270,6 +277,7 @@ class RowMeasurement:
         in_place = self._halves.get(True)
         jobs = self._jobs()
         at_hosts = losses.at_hosts(self._lab.fabric)
+        goodput = self._goodput(size, window) if whole else None
         return RowResult(
             fabric=self._lab.fabric.name,
             routing=plan.routing,
@@ -313,7 +321,8 @@ class RowMeasurement:
             ecn_seen=losses.impaired.seen if e.ecn_threshold_us is not None else 0,
             ecn_marked=losses.impaired.marked,
             in_place=self._in_place(size, in_place) if in_place else None,
-            goodput=self._goodput(size, window) if whole else None,
+            goodput=goodput,
+            sustained=goodput.sustained if goodput else math.nan,
             jobs=jobs,
             **step_columns(jobs, plan.workload),
         )

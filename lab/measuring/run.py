@@ -28,7 +28,7 @@ from lab.measuring.switching import all_the_time
 from lab.planning import sending
 from lab.planning.announcing import to_announce
 from lab.planning.capture_points import CapturePoint
-from lab.planning.forecast import Forecast
+from lab.planning.forecast import Forecast, stated
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, endpoints
 from lab.planning.scale import Scale
@@ -40,6 +40,7 @@ from topologies import Fabric
 from topologies.describe import describe
 from topologies.errors import one_line
 from topologies.link_sampler import LinkSampler
+from topologies.tcp import Tcp
 from traffic import TRANSPORTS
 from traffic.transport import Transport
 
@@ -65,7 +66,7 @@ def run(
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
-    record.prediction_sha256 = results.write_prediction(folder, expected.stated(scale))
+    record.prediction_sha256 = results.write_prediction(folder, stated(expected, scale))
     with (
         ending() as how,
         _lab(plan, scale, progress) as lab,
@@ -73,7 +74,8 @@ def run(
         capturing(lab, points, folder),
         watched(lab) as monitor,
     ):
-        record.machine = {**record.machine, "datapath": lab.datapath, **delays(plan, lab), **transport.settings()}
+        found = {"datapath": lab.datapath, **delays(plan, lab), **spread(plan, scale), **transport.settings()}
+        record.machine = {**record.machine, **found}
         if output == "table":
             terminal.show(*nccl.preamble(record), *(f"# {note}" for note in record.notes), *nccl.header())
         of_all = len(plan.sizes(scale)) * plan.experiment.iterations * (2 if plan.experiment.in_place else 1)
@@ -189,7 +191,7 @@ def lab_of(
         mtu=e.mtu,
         addressing=e.addressing,
         controller=e.controller,
-        congestion_control=sending.tcp_congestion_control(e),
+        tcp=Tcp(sending.tcp_congestion_control(e), sending.spread_by_hosts(e, scale)),
         impairments=site.impairments(scale),
         progress=progress,
     )
@@ -202,6 +204,15 @@ def delays(site: Site, lab: Lab) -> dict[str, Any]:
     if not lab.net.uses_hop:
         return {"delays": "netem"}
     return {"delays": "impairment hop", "hop_frames_per_s": lab.hop_frames_per_s}
+
+
+def spread(site: Site, scale: Scale) -> dict[str, Any]:
+    """What the hosts' programs do to TCP's packets, for the manifest."""
+    asked = sending.spread_by_hosts(site.experiment, scale)
+    if asked.unit == "flow":
+        return {}
+    gap = {"tcp_flowlet_gap_ns": asked.gap_ns} if asked.unit == "flowlet" else {}
+    return {"tcp_spread": asked.unit, "tcp_entropy": asked.entropy, **gap}
 
 
 @contextmanager

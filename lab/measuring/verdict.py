@@ -68,49 +68,56 @@ MAX_LOSS_SIGMAS = 4.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about one row. Shares are 0..1; None = was not or could not be observed.
-
-    diagnoses: what is wrong with the fabric or beside it, and where; wrong: wrong elements; controller_status: with which ours
-    ended, None = it runs or is not ours; stall_s: longest time in which no link moved a byte while sends were outstanding;
-    clock_drift: of the clock that times are taken by; longest_gap_s: in which the monitor did not run; idle_queues: links that
-    sent less than their rate while frames waited; datapath_stopped_s: the switch process was stopped; sender_lateness_frames: p99 of how late sends left,
-    switch_queue_frames: median wait of frames for the switch thread, both in frame times; dropped_at_sockets: frames that a
-    transport in user space was too slow to take; datapath_drops in Open vSwitch; queue_drops: in the links' queues, where a
-    congested fabric loses them; lossless_asked: they must not; pacing: rate of paced senders over the one asked for, while they
-    had something to send; data_bytes, lost_bytes: payload, and what of it never came; resent_for_losses: segments that all
-    losses can explain, None = one each; timeouts: of the transport's retransmission timers; segments: data frames that the plan
-    sends; loss_asked: probability of a frame on each link, impaired: what all links together did to frames on purpose; hop: of
-    the impairment hop, hop_frames_per_s: what it carries on a core of its own; delays_us: emulated, of the links that have one,
-    shortest first; circuits: what they did, None = there are none; planned_bytes, counted_bytes: by interface; links:
-    interface -> direction text.
-    """
+    """What is known about one row. Shares are 0..1; None = was not or could not be observed."""
 
     iterations_done: int
     iterations_asked: int
+    # Elements.
     wrong: int = 0
+    # What is wrong with the fabric or beside it, and where.
     diagnoses: tuple[Diagnosis, ...] = ()
+
+    # The machine. switch_queue_frames: median wait of frames for the switch thread; sender_lateness_frames: p99 of how late
+    # sends left; both in frame times.
     idle_share: float | None = None
     switch_queue_frames: float | None = None
     switch_wait_share: float | None = None
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
+    # The longest time in which no link moved a byte while sends were outstanding.
     stall_s: float | None = None
+    # Of the clock that times are taken by; the longest time in which the monitor did not run.
     clock_drift: float = 0.0
     longest_gap_s: float = 0.0
+    # Links that sent less than their rate while frames waited.
     idle_queues: tuple[str, ...] = ()
+    # With which ours ended; None = it runs or is not ours.
     controller_status: int | None = None
+    # The switch process was stopped.
     datapath_stopped_s: float = 0.0
+
+    # The transport. resent_for_losses: segments that all losses can explain, None = one each; timeouts: of retransmission
+    # timers; out_of_order: packets that others had overtaken; dropped_at_sockets: frames that a transport in user space was too
+    # slow to take; pacing: rate of paced senders over the one asked for, while they had something to send; data_bytes,
+    # lost_bytes: payload, and what of it never came; segments: data frames that the plan sends.
     retransmits: int = 0
     resent_for_losses: int | None = None
     timeouts: int = 0
+    spread: str = "flow"
+    out_of_order: int = 0
     dropped_at_sockets: int = 0
-    queue_drops: int = 0
-    lossless_asked: bool = False
     pacing: float | None = None
     data_bytes: int = 0
     lost_bytes: int = 0
     frame_bytes: float = 0.0
     segments: float | None = None
+
+    # The network. queue_drops: in the links' queues, where a congested fabric loses frames, but none that was asked to be
+    # lossless; loss_asked: probability of a frame on each link; impaired: what all links together did to frames on purpose;
+    # hop: of the impairment hop, and what it carries on a core of its own; delays_us: emulated, of the links that have one,
+    # shortest first.
+    queue_drops: int = 0
+    lossless_asked: bool = False
     datapath_drops: int = 0
     loss_asked: float = 0.0
     impaired: EgressCounts = UNTOUCHED
@@ -118,13 +125,16 @@ class Evidence:
     hop: Report | None = None
     hop_frames_per_s: float | None = None
     delays_us: tuple[float, ...] = ()
+    # What they did; None = there are none.
+    circuits: CircuitTotal | None = None
+
+    # Beside the plan. Bytes by interface; links: interface -> direction text; more_frames: what gives a message enough.
     frames_per_step: float | None = None
     measured_to_predicted: float | None = None
     planned_bytes: Mapping[str, float] = field(default_factory=dict)
     counted_bytes: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     more_frames: str = ""
-    circuits: CircuitTotal | None = None
 
     @property
     def is_unharmed(self) -> bool:
@@ -306,7 +316,9 @@ def _unexplained(e: Evidence) -> Iterator[str]:
     ratio = e.measured_to_predicted
     if ratio is not None and ratio > MAX_UNEXPLAINED_RATIO and not (e.loss_asked or e.jitter_asked):
         dropped_many = e.segments is not None and e.queue_drops > MAX_RETRANSMIT_SHARE * e.segments
-        yield f"{ratio:.2f} times the predicted time{_congestion(e) if dropped_many else _idle_queues(e) or ', unexplained'}"
+        reordered = ": packets were reordered" if _is_reordered(e) else ""
+        why = _congestion(e) if dropped_many else _idle_queues(e) or reordered or ", unexplained"
+        yield f"{ratio:.2f} times the predicted time{why}"
 
 
 def _idle_queues(e: Evidence) -> str:
@@ -324,11 +336,16 @@ def _congestion(e: Evidence) -> str:
     return f": full queues dropped {e.queue_drops:,} frames, {e.retransmits:,} segments were sent again"
 
 
+def _is_reordered(e: Evidence) -> bool:
+    """Packets took different paths, as was asked: what their receiver and their sender make of that is a result."""
+    return e.spread != "flow" and e.out_of_order > 0
+
+
 def _resent(e: Evidence) -> Iterator[str]:
     lost = e.impaired.lost + e.queue_drops
     unexplained = e.retransmits - (lost if e.resent_for_losses is None else e.resent_for_losses)
     # What was sent into the dark is sent again, and what TCP takes for lost meanwhile with it.
-    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments and not e.circuits_change:
+    if e.segments and unexplained > MAX_RETRANSMIT_SHARE * e.segments and not (e.circuits_change or _is_reordered(e)):
         yield f"{unexplained} segments ({unexplained / e.segments:.1%}) sent again that no link had lost"
 
 
@@ -428,6 +445,11 @@ def _remarks(e: Evidence) -> Iterator[str]:
         yield (
             f"{c.set_up} circuits set while it ran, duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}, "
             f"{c.bytes_lost:,} bytes lost in the dark, {e.retransmits} segments sent again"
+        )
+    if _is_reordered(e):
+        yield (
+            f"spread by {e.spread}, packets overtook each other: {e.out_of_order:,} came out of order, "
+            f"{e.retransmits:,} segments were sent again"
         )
     if e.jitter_asked:
         yield "the prediction knows the delay, not its jitter"

@@ -7,6 +7,8 @@ those it depends on have arrived; connections do not wait for each other, and lo
 
 * A message is cut into segments of MSS bytes; each is a frame with its headers; every second frame is acknowledged by a
   frame in the opposite direction, as TCP does (RFC 1122 section 4.2.3.2).
+* A connection whose packets are sprayed crosses each of its links with a share of its bytes; packets that overtake each
+  other cost nothing.
 * Every directed link is a token bucket, as it is shaped: what it does not send fills the bucket up to its burst, and a
   message that starts takes from the buckets on its path what they all have, at once.
 * A frame leaves when the bucket is not in debt, so the last one leaves its own time before it is paid for.
@@ -22,7 +24,7 @@ from itertools import count
 
 import numpy as np
 
-from lab.model.wire import Floats, Ints, Paths, Sends, Wire, totals, transpose
+from lab.model.wire import Crossed, Floats, Ints, Paths, Sends, Wire, totals, transpose
 from topologies.fabric import Fabric, Port
 from traffic.ranges import ranges
 
@@ -105,16 +107,17 @@ def over_links(
     )
 
 
-def max_min(link: Ints, flow: Ints, capacity: Floats, n_flows: int) -> Floats:
-    """(n_flows,) rates by progressive filling. Flow `flow[i]` crosses link `link[i]`; a flow that crosses none has rate inf.
+def max_min(crossed: Crossed, capacity: Floats, n_flows: int) -> Floats:
+    """(n_flows,) rates by progressive filling; a flow that crosses no link has rate inf.
 
     A link is full when no flow on it has less than the link's fair share on another link: that share is their rate, whatever
     becomes of links elsewhere, so all such links are filled at once. capacity: (links,), in the unit of the rates.
     """
+    link, flow, part = crossed
     rates = np.full(n_flows, np.inf)
     left = capacity.copy()
     while len(link):
-        users = np.bincount(link, minlength=len(left))
+        users = totals(link, part, len(left))
         share = np.full(len(left), np.inf)
         np.divide(np.maximum(left, 0.0), users, out=share, where=users > 0)
         least, least_on = np.full(n_flows, np.inf), np.full(len(left), np.inf)
@@ -123,8 +126,8 @@ def max_min(link: Ints, flow: Ints, capacity: Floats, n_flows: int) -> Floats:
         full = flow[share[link] <= least_on[link] * _TIE]
         rates[full] = least[full]
         frozen = np.isfinite(rates[flow])
-        left -= np.bincount(link[frozen], rates[flow[frozen]], len(left))
-        link, flow = link[~frozen], flow[~frozen]
+        left -= totals(link[frozen], rates[flow[frozen]] * part[frozen], len(left))
+        link, flow, part = link[~frozen], flow[~frozen], part[~frozen]
     return rates
 
 
@@ -136,12 +139,9 @@ class Fluid:
     ) -> None:
         self._fabric, self._sends, self._paths = fabric, sends, paths
         self._wire = Wire(fabric, sends, paths, mtu)
-        n = len(paths.start) - 1
-        self._latency_s = (
-            np.bincount(np.repeat(np.arange(n), np.diff(paths.start)), self._wire.delay_s[paths.link], n)
-            + np.diff(paths.start) * latency.per_hop_s
-            + latency.end_s
-        )
+        n = len(sends.connections)
+        link, flow, part = paths.forth.of(np.arange(n))
+        self._latency_s = totals(flow, part * (self._wire.delay_s[link] + latency.per_hop_s), n) + latency.end_s
         self._waits_for = np.diff(sends.dep_start)
         users = np.repeat(np.arange(len(sends)), self._waits_for)
         self._on_arrival, self._on_leaving = (
@@ -158,7 +158,7 @@ class Fluid:
         # The time of each one's last frame on the slowest link of its path.
         self._unpaid_s = np.zeros(n)
         self._slowest = np.full(n, np.inf)
-        np.minimum.at(self._slowest, np.repeat(np.arange(n), np.diff(paths.start)), self._wire.rate_bytes_s[paths.link])
+        np.minimum.at(self._slowest, flow, self._wire.rate_bytes_s[link])
         self._bucket = self._wire.burst_bytes.copy()
         # Of a step's messages, large and small, a share of none is small beside what it computes between them.
         self._coarse = len(sends) > FINE_SENDS and not sends.calc_s.any()
@@ -215,17 +215,17 @@ class Fluid:
 
     def _fill(self, flows: Ints) -> tuple[Floats, Floats]:
         p, rate = self._paths, self._wire.rate_bytes_s
-        link, flow = p.links_of(flows)
-        back, back_flow = p.ways_back_of(flows)
-        shaped = np.isfinite(rate[link])
+        forth, back = p.forth.of(flows), p.back.of(flows)
+        shaped = np.isfinite(rate[forth.link])
+        filled = Crossed(*(values[shaped] for values in forth))
         # How fast acknowledgements come depends on how fast data goes: once without them, once beside them.
         acks: Floats = self._acks if self._coarse else np.zeros(len(rate))
         for _ in range(1 if self._coarse else 2):
-            rates = max_min(link[shaped], flow[shaped], np.maximum(rate - acks, rate * 1e-3), len(flows))
+            rates = max_min(filled, np.maximum(rate - acks, rate * 1e-3), len(flows))
             rates[np.isinf(rates)] = _UNSHAPED_BYTES_S
-            acks = totals(back, (rates * self._wire.ack_share[flows])[back_flow], len(rate))
+            acks = totals(back.link, (rates * self._wire.ack_share[flows])[back.flow] * back.share, len(rate))
         self._acks = acks
-        used = totals(link, rates[flow], len(rate)) + acks
+        used = totals(forth.link, rates[forth.flow] * forth.share, len(rate)) + acks
         return rates, np.where(np.isfinite(rate), np.maximum(rate - used, 0.0), 0.0)
 
     # -- events ---------------------------------------------------------------------------------------------------------
@@ -256,18 +256,18 @@ class Fluid:
 
     def _take_from_buckets(self, flows: Ints) -> None:
         """What all buckets of a path have, or owe."""
-        link, flow = self._paths.links_of(flows)
-        sharers = np.bincount(link, minlength=len(self._bucket))
+        link, flow, part = self._paths.forth.of(flows)
+        sharers = totals(link, part, len(self._bucket))
         credit = self._left[flows].copy()
         np.minimum.at(credit, flow, self._bucket[link] / sharers[link])
         self._left[flows] -= credit
-        self._bucket -= np.bincount(link, credit[flow], len(self._bucket))
+        self._bucket -= totals(link, credit[flow] * part, len(self._bucket))
 
     def _leave(self, connections: Ints, now: float) -> None:
         """Their sends' last frames leave; what is not paid for by then is owed by what comes next."""
         sends = self._order[self._next[connections]]
-        link, flow = self._paths.links_of(connections)
-        self._bucket -= totals(link, self._left[connections][flow], len(self._bucket))
+        link, flow, part = self._paths.forth.of(connections)
+        self._bucket -= totals(link, self._left[connections][flow] * part, len(self._bucket))
         self._come(sends, now + self._latency_s[connections])
         self._active[connections] = False
         self._next[connections] += 1

@@ -40,15 +40,15 @@ class LevelWalk:
         level, start = level[~local], start[~local]
         p = self._paths
         on = self._sends.connection[level]
-        link, send = p.links_of(on)
-        self._load(link, self._wire.send_bytes[level][send], start[send])
-        back_link, back_send = p.ways_back_of(on)
-        self._load(back_link, self._wire.ack_bytes[level][back_send], start[back_send], acks=True)
+        link, send, share = p.forth.of(on)
+        self._load(link, self._wire.send_bytes[level][send] * share, start[send])
+        back_link, back_send, back_share = p.back.of(on)
+        self._load(back_link, self._wire.ack_bytes[level][back_send] * back_share, start[back_send], acks=True)
         # The last frame leaves a link when the bucket is back at zero, less what the frame itself takes from it.
         left = self._paid[link] - self._wire.last_frame_bytes[level][send] * self._byte_s[link]
         sent = start.copy()
         np.maximum.at(sent, send, left)
-        self._arrived[level] = sent + np.bincount(send, self._delay_s[link], len(level)) + self._latency.end_s
+        self._arrived[level] = sent + np.bincount(send, self._delay_s[link] * share, len(level)) + self._latency.end_s
 
     def _start_of(self, level: Ints) -> Floats:
         s = self._sends

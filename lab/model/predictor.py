@@ -1,12 +1,12 @@
 """What a collective should take: a roofline without a network in it, and a prediction with one (the fluid model)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lab.model.fluid import DEFAULT_LATENCY, Fluid, Latency, Prediction, prediction
 from lab.model.level_walk import LevelWalk
-from lab.model.wire import Paths, Sends, Wire
-from topologies.fabric import Fabric, Port
+from lab.model.wire import Paths, Sends, Way, Wire, shares
+from topologies.fabric import Fabric
 from traffic.schedule import Connection
 
 # All of a ring of 1024 ranks; a million sends take the fluid model some 20 s of CPU time.
@@ -24,21 +24,21 @@ def roofline_s(size_bytes: float, algo_factor: float, b_acc_mbps: float) -> floa
 def predict(
     fabric: Fabric,
     sends: Sends,
-    paths: Mapping[Connection, Sequence[Port]],
+    paths: Mapping[Connection, Way],
     mtu: int,
     *,
-    ack_paths: Mapping[Connection, Sequence[Port]] | None = None,
+    ack_paths: Mapping[Connection, Way] | None = None,
     latency: Latency = DEFAULT_LATENCY,
 ) -> Prediction:
     """One iteration of the collective on the emulated fabric.
 
-    paths: connection -> the egress port of every hop; ack_paths: connection -> the way back, by default the opposite
-    connection's path, or the same links. An empty path (one host) costs nothing. Of more sends than the fluid model follows,
-    with computing between them, only the bytes are known: the seconds are nan.
+    paths: connection -> the egress port of every hop, or of those of all its packets, each with its share of the bytes;
+    ack_paths: connection -> the way back, by default the opposite connection's path, or the same links. An empty path (one
+    host) costs nothing. Of more sends than the fluid model follows, with computing between them, only the bytes are known: the
+    seconds are nan.
     """
     back = _ways_back(fabric, paths) if ack_paths is None else ack_paths
-    links = Paths.of([paths[c] for c in sends.connections], [back[c] for c in sends.connections])
-    return predict_over(fabric, sends, links, mtu, latency=latency)
+    return predict_over(fabric, sends, Paths.of(sends.connections, paths, back), mtu, latency=latency)
 
 
 def predict_over(
@@ -56,9 +56,15 @@ def predict_over(
     return LevelWalk(fabric, sends, links, mtu, latency).run()
 
 
-def _ways_back(fabric: Fabric, paths: Mapping[Connection, Sequence[Port]]) -> dict[Connection, Sequence[Port]]:
-    def back(src: int, dst: int, channel: int) -> Sequence[Port]:
-        same_links = [fabric.peer(port) for port in reversed(paths[src, dst, channel])]
+def busiest_link_s(fabric: Fabric, sends: Sends, links: Paths, mtu: int) -> float:
+    """The time that the fullest link needs for its bytes: a lower bound, whatever waits for what."""
+    wire = Wire(fabric, sends, links, mtu)
+    return float((wire.carried / wire.rate_bytes_s).max(initial=0.0))
+
+
+def _ways_back(fabric: Fabric, paths: Mapping[Connection, Way]) -> dict[Connection, Way]:
+    def back(src: int, dst: int, channel: int) -> Way:
+        same_links = {fabric.peer(port): share for port, share in shares(paths[src, dst, channel])}
         return paths.get((dst, src, channel), same_links)
 
     return {connection: back(*connection) for connection in paths}

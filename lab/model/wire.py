@@ -3,9 +3,10 @@
 CSR: row i of a table of lists is items[start[i]:start[i + 1]].
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,41 +112,58 @@ def transpose(users: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
     return users[order], np.concatenate(([0], np.cumsum(np.bincount(items, minlength=n))))
 
 
+# How a connection's packets go: all along one path, as the egress port of every hop, or by port the share that leaves by it.
+Way = Sequence[Port] | Mapping[Port, float]
+
+
+def shares(way: Way) -> list[tuple[Port, float]]:
+    """Egress ports, with the share of the connection's bytes that leaves by each."""
+    return list(way.items()) if isinstance(way, Mapping) else [(port, 1.0) for port in way]
+
+
+class Crossed(NamedTuple):
+    """Links that connections cross: link; flow: the connection's place in the question; share: of its bytes."""
+
+    link: Ints
+    flow: Ints
+    share: Floats
+
+
 @dataclass(frozen=True)
-class Paths:
-    """The connections' paths, in the connections' order. start, link: CSR of directed links; back_start, back_link: the same of
-    the ways that acknowledgements take; ports: of each link its egress."""
+class Ways:
+    """CSR by connection: the directed links that it crosses, with which share of its bytes."""
 
     start: Ints
     link: Ints
-    back_start: Ints
-    back_link: Ints
+    share: Floats
+
+    def of(self, connections: Ints) -> Crossed:
+        """One connection after the other."""
+        lengths = np.diff(self.start)[connections]
+        at = ranges(self.start[connections], lengths)
+        return Crossed(self.link[at], np.repeat(np.arange(len(connections)), lengths), self.share[at])
+
+    def rows(self, ports: Sequence[Port]) -> list[Way]:
+        """By connection; ports: of each link its egress."""
+        whole = bool((self.share == 1).all())
+        each, part = [ports[i] for i in self.link.tolist()], self.share.tolist()
+        ends = pairwise(self.start.tolist())
+        return [each[a:b] if whole else dict(zip(each[a:b], part[a:b], strict=True)) for a, b in ends]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """forth: the connections' ways; back: those of their acknowledgements; intfs, ports: of each link its egress."""
+
+    forth: Ways
+    back: Ways
+    intfs: tuple[str, ...]
     ports: tuple[Port, ...]
 
-    def __len__(self) -> int:
-        return len(self.start) - 1
-
-    @property
-    def intfs(self) -> tuple[str, ...]:
-        return tuple(port.intf for port in self.ports)
-
-    def links_of(self, connections: Ints) -> tuple[Ints, Ints]:
-        """Their links, one connection after the other, and each link's place in `connections`."""
-        return _rows(self.start, self.link, connections)
-
-    def ways_back_of(self, connections: Ints) -> tuple[Ints, Ints]:
-        """The same of their acknowledgements' ways."""
-        return _rows(self.back_start, self.back_link, connections)
-
-    def forth(self) -> list[list[Port]]:
-        return _as_ports(self.start, self.link, self.ports)
-
-    def back(self) -> list[list[Port]]:
-        return _as_ports(self.back_start, self.back_link, self.ports)
-
     @staticmethod
-    def of(forth: Sequence[Sequence[Port]], back: Sequence[Sequence[Port]]) -> "Paths":
-        """forth, back: of every connection the egress port of every hop."""
+    def of(
+        connections: Sequence[Connection], paths: Mapping[Connection, Way], back_paths: Mapping[Connection, Way]
+    ) -> "Paths":
         number: dict[str, int] = {}
         ports: list[Port] = []
 
@@ -155,23 +173,14 @@ class Paths:
                 ports.append(port)
             return number[port.intf]
 
-        rows = [[[place(p) for p in path] for path in paths] for paths in (forth, back)]
-        return Paths(*_csr(rows[0]), *_csr(rows[1]), tuple(ports))
+        def ways(of: Mapping[Connection, Way]) -> Ways:
+            rows = [shares(of[c]) for c in connections]
+            start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+            link = np.array([place(port) for row in rows for port, _ in row], dtype=np.int64)
+            return Ways(start, link, np.array([share for row in rows for _, share in row], dtype=np.float64))
 
-
-def _as_ports(start: Ints, link: Ints, ports: Sequence[Port]) -> list[list[Port]]:
-    each = [ports[i] for i in link.tolist()]
-    return [each[a:b] for a, b in pairwise(start.tolist())]
-
-
-def _rows(start: Ints, items: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    lengths = start[rows + 1] - start[rows]
-    return items[ranges(start[rows], lengths)], np.repeat(np.arange(len(rows)), lengths)
-
-
-def _csr(lists: list[list[int]]) -> tuple[Ints, Ints]:
-    start = np.concatenate(([0], np.cumsum([len(x) for x in lists]))).astype(np.int64)
-    return start, np.array([x for row in lists for x in row], dtype=np.int64)
+        forth = ways(paths)
+        return Paths(forth, ways(back_paths), tuple(number), tuple(ports))
 
 
 def totals(places: Ints, values: Floats, n: int) -> Floats:
@@ -196,12 +205,18 @@ class Wire:
         frames = -(-sends.n_bytes // f.payload_bytes)
         self.send_bytes: Floats = sends.n_bytes + frames * float(f.header_bytes) + (frames > 0) * f.first_header_bytes
         self.last_frame_bytes = np.minimum(self.send_bytes, f.frame_bytes)
-        n, links = len(paths.start) - 1, len(paths.intfs)
+        links = len(paths.intfs)
+        n = len(sends.connections)
         real = sends.connection >= 0
         on = sends.connection[real]
         data = totals(on, self.send_bytes[real], n)
         self.ack_bytes = np.ceil(frames / f.frames_per_ack) * f.ack_bytes
         acks = totals(on, self.ack_bytes[real], n)
         self.ack_share = np.divide(acks, data, out=np.zeros(n), where=data > 0)
-        forth, back = np.repeat(data, np.diff(paths.start)), np.repeat(acks, np.diff(paths.back_start))
-        self.carried = totals(paths.link, forth, links) + totals(paths.back_link, back, links)
+        self.carried: Floats = sum(
+            (
+                totals(ways.link, np.repeat(n_bytes, np.diff(ways.start)) * ways.share, links)
+                for ways, n_bytes in ((paths.forth, data), (paths.back, acks))
+            ),
+            np.zeros(links),
+        )

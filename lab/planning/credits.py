@@ -8,15 +8,15 @@ let it use.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lab.errors import LabError
-from topologies import Port
+from lab.model.wire import Way
 from topologies.shaping import Shape
 from traffic.framing import Framing
 from traffic.schedule import Connection
 
-Paths = Mapping[Connection, Sequence[Port]]
+Paths = Mapping[Connection, Way]
 
 
 def credits_of(

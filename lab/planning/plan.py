@@ -263,11 +263,18 @@ class Plan(Site):
         negligible = _NEGLIGIBLE_SHARE * shares.sum() if self.workload else 0.0
         return float(shares[np.searchsorted(np.cumsum(shares), negligible)]) * self.slices
 
+    @property
+    def timed(self) -> float:
+        """What all iterations of all sizes take, in times of one of the largest."""
+        e = self.experiment
+        iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
+        return sum(self._asked_bytes) / self._asked_bytes[-1] * iterations
+
     @cached_property
     def load(self) -> Load:
         """What the collective asks of the switches while every interface that it uses runs at its rate, where it asks most:
         inside the servers frames come many times as fast as over the NICs."""
-        e, largest = self.experiment, self._asked_bytes[-1]
+        largest = self._asked_bytes[-1]
         sent = self._shares * largest
         frame_hops = sent / self.framing.payload_bytes * (1 + 1 / self.framing.frames_per_ack) * self.switches
         levels_s, hops = by_level(self.schedule, self.interfaces, sent, frame_hops)
@@ -275,11 +282,9 @@ class Plan(Site):
         one_s = float(levels_s.sum())
         if self.workload:
             one_s = max(self.workload.played_s(self.interfaces), self.cut.seconds(largest))
-        swept = sum(self._asked_bytes)
-        iterations = e.iterations * (2 if e.in_place else 1) + e.warmup_iterations
         return Load(
             frame_hops_per_s=float((hops / levels_s).max()),
-            traffic_s=one_s * swept / largest * iterations,
+            traffic_s=one_s * self.timed,
             step_bytes=self._asked_bytes[0] * self._smallest_share,
             rate_mbps=self.nic_mbps,
             mss=self.framing.payload_bytes,

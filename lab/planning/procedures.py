@@ -12,7 +12,7 @@ from typing import Any
 from lab.errors import LabError
 from lab.paths import REPOSITORY
 from lab.planning.experiment import read_document
-from lab.planning.forecast import typical_scale
+from lab.planning.fitting import typically
 from lab.planning.grid import Cell, cells_of
 from lab.planning.plan import plan
 from topologies import Refused, unknown
@@ -61,8 +61,8 @@ class Procedure:
 
 def _cell_s(cell: Cell) -> float:
     try:
-        planned = plan(cell.experiment)
-        return _FIXED_S + typical_scale(planned).emulated_s(planned.load.traffic_s)
+        planned, scale = typically(plan(cell.experiment))
+        return _FIXED_S + scale.emulated_s(planned.load.traffic_s)
     except Refused:
         return 0.0
 

@@ -128,7 +128,7 @@ def choose_scale(load: Load, budget: Budget, time_limit_s: float) -> Scale:
     in_use = max(load.fastest_mbps, load.rate_mbps)
     fastest = min(fastest, AUTO_MAX_MBPS * load.rate_mbps / in_use, load.rate_mbps)
     rate_scale = load.rate_mbps / _readable_below(max(fastest, MIN_EMULATED_MBPS))
-    time_s = max(time_limit_s - _FIXED_S, time_limit_s * _MIN_TRAFFIC_SHARE)
+    time_s = _traffic_s(time_limit_s)
     least = max(load.traffic_s * rate_scale / time_s, 1.0)
     scale = Scale(max(rate_scale, 1.0), _readable_above(least))
     if frames_per_step(load.step_bytes, load.mss, scale) >= MIN_FRAMES_PER_STEP:
@@ -140,6 +140,20 @@ def choose_scale(load: Load, budget: Budget, time_limit_s: float) -> Scale:
     longest, enough = max(least / _STRETCH, 1.0), load.step_bytes / load.mss / MIN_FRAMES_PER_STEP
     sizes = (size for size in (_readable_below(enough), _two_digits_above(longest)) if longest <= size <= enough)
     return Scale(scale.rate_scale, next(sizes, fits.size_scale))
+
+
+def _traffic_s(time_limit_s: float) -> float:
+    return max(time_limit_s - _FIXED_S, time_limit_s * _MIN_TRAFFIC_SHARE)
+
+
+def longest_traffic_s(time_limit_s: float) -> float:
+    """What `auto` lets a run take so that its messages have enough frames."""
+    return _STRETCH * _traffic_s(time_limit_s)
+
+
+def time_limit_for(traffic_s: float) -> float:
+    """The limit with which `auto` would let traffic take so long, for enough frames."""
+    return min(traffic_s / _STRETCH + _FIXED_S, traffic_s / _STRETCH / _MIN_TRAFFIC_SHARE)
 
 
 def frames_per_step(step_bytes: float, mss: int, scale: Scale) -> float:

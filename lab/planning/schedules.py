@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import traffic
@@ -15,7 +16,8 @@ from lab.planning.site import Site
 from lab.planning.workload import Workload, workload
 from topologies import Fabric, unknown
 from topologies.units import format_size
-from traffic import Demand, Schedule
+from traffic import Demand, Schedule, TrafficError
+from traffic.collectives.rail_ring import NAME as RAIL_RING
 from traffic.contracts import buffer_ratio
 from traffic.layout import Layout
 from traffic.matrices import hot_pairs
@@ -27,7 +29,7 @@ MAX_SLICES = 64
 
 
 def schedule_of(chosen: Site, helpers: Helpers | None, own: Schedule | None = None) -> Schedule:
-    """The user's own, or as asked; unasked the collective's own, or where that finds no way between HB domains, one that does."""
+    """The user's own, or as asked; unasked the collective's own: of HB domains one that stays on their rails."""
     e, fabric, hosts, at = chosen.experiment, chosen.fabric, chosen.hosts, chosen.interfaces
     layout = Layout(chosen.ranks, hb_domains(fabric, chosen.members))
     if helpers:
@@ -66,8 +68,13 @@ def _found(
     demand: Demand | None = None,
 ) -> Schedule:
     schedule = traffic.schedule(collective, algorithm, layout, demand)
-    if algorithm is None and at.domains and not ways_found(schedule, fabric, hosts, at):
-        return next(fitting(collective, layout, fabric, hosts, at), schedule)
+    if algorithm is None and at.domains:
+        if not ways_found(schedule, fabric, hosts, at):
+            return next(fitting(collective, layout, fabric, hosts, at), schedule)
+        if len(layout.domains) > 1 and RAIL_RING in traffic.COLLECTIVES.get(collective, {}):
+            # As NCCL's rings are; one of ranks in order leaves each domain by one NIC. Not of domains of different sizes.
+            with suppress(TrafficError):
+                return traffic.schedule(collective, RAIL_RING, layout)
     return schedule
 
 

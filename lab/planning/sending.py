@@ -11,7 +11,10 @@ from lab.errors import LabError
 from lab.planning.experiment import Experiment
 from lab.planning.scale import Scale
 from topologies import Refused, unknown
+from topologies.errors import TopologyError
 from topologies.shaping import Shape
+from topologies.spray import source_ports as tcp_source_ports
+from topologies.spread import BY_FLOW, Spread
 from topologies.tcp_timeout import least_timeout_ms
 from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
 from traffic import TRANSPORTS
@@ -20,7 +23,7 @@ from traffic.framing import ROCEV2_BYTES, Framing, largest_path_mtu
 from traffic.rocev2.dcqcn import DcqcnParameters
 from traffic.rocev2.opcodes import PATH_MTUS
 from traffic.rocev2.reliability import MAX_TIMEOUT_CODE, Reliability, timeout_ns
-from traffic.rocev2.spread import Spread
+from traffic.rocev2.spread import source_ports as rocev2_source_ports
 
 ROCEV2, TCP, UDP = "rocev2", "tcp", "udp"
 SELECTIVE = "selective"
@@ -29,17 +32,8 @@ TCP_CONGESTION_CONTROLS = ("cubic", "reno", "dctcp", "bbr")
 _CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN), UDP: (NONE,)}
 _NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
-_OF_ROCEV2 = (
-    "qps",
-    "path_mtu",
-    "reliability",
-    "spread",
-    "entropy",
-    "flowlet_gap_us",
-    "rate_limit_mbps",
-    "ack_timeout_us",
-    "lossless",
-)
+_OF_ROCEV2 = ("qps", "path_mtu", "reliability", "rate_limit_mbps", "ack_timeout_us", "lossless")
+_OF_SPREAD = ("spread", "entropy", "flowlet_gap_us")
 # Of the time that full queues take: on a busy machine this process answers late.
 _SPARE = 4
 _DEFAULTS = {f.name: f.default for f in fields(Experiment)}
@@ -92,11 +86,10 @@ def options(e: Experiment, scale: Scale, line_rate_mbps: float, shapes: Iterable
         return {"congestion_control": name}
     if e.transport == UDP:
         return {"patience_ns": _SPARE * least_timeout_ms(shapes) * 10**6}
-    dilation = scale.time_dilation
     return {
         "reliability": replace(reliability(e), timeout_ns=ack_timeout_ns(e, scale, shapes)),
         "dcqcn": _emulated(_dcqcn(e, constants, line_rate_mbps), scale) if name == DCQCN else None,
-        "spread": Spread(e.spread, e.entropy, max(1, round(e.flowlet_gap_us * 1e3 * dilation))),  # type: ignore[arg-type]
+        "spread": _spread(e, scale),
         "rate_mbps": None if e.rate_limit_mbps is None else e.rate_limit_mbps / scale.rate_scale,
         **plan_options(e),
     }
@@ -105,6 +98,27 @@ def options(e: Experiment, scale: Scale, line_rate_mbps: float, shapes: Iterable
 def plan_options(e: Experiment) -> dict[str, Any]:
     """What of them decides which flows there are."""
     return {"qps": e.qps, "seed": e.seed} if e.transport == ROCEV2 else {}
+
+
+def spread_by_hosts(e: Experiment, scale: Scale) -> Spread:
+    """What the hosts do to TCP's packets, which has no source ports to choose from. RoCEv2 chooses its own."""
+    return _spread(e, scale) if e.transport == TCP else BY_FLOW
+
+
+def _spread(e: Experiment, scale: Scale) -> Spread:
+    gap_ns = max(1, round(e.flowlet_gap_us * 1e3 * scale.time_dilation))
+    return Spread(e.spread, e.entropy, gap_ns)  # type: ignore[arg-type]
+
+
+def source_ports(e: Experiment, first: int) -> list[int]:
+    """Of a flow that begins with this one, all that its packets leave by in turn. Flowlets have no turns that are known."""
+    of = rocev2_source_ports if e.transport == ROCEV2 else tcp_source_ports
+    return of(first, e.entropy if e.spread == "packet" else 1)
+
+
+def spreads_acknowledgements(e: Experiment) -> bool:
+    """RoCEv2's leave by their queue pair's port."""
+    return e.transport == TCP
 
 
 def framing(e: Experiment) -> Framing:
@@ -116,7 +130,10 @@ def framing(e: Experiment) -> Framing:
 
 def of_a_program(e: Experiment) -> Experiment:
     """What a file says of RoCEv2 is not for a program of the user's own, which speaks TCP as most do."""
-    return e if e.transport == TCP else replace(e, transport=TCP, congestion_control=None)
+    if e.transport == TCP:
+        return e
+    own: dict[str, Any] = {name: _DEFAULTS[name] for name in ("congestion_control", *_OF_SPREAD)}
+    return replace(e, transport=TCP, **own)
 
 
 def tcp_congestion_control(e: Experiment) -> str:
@@ -168,6 +185,9 @@ def _require_fit(e: Experiment) -> None:
 
 
 def _require_spread(e: Experiment) -> None:
+    for name in _OF_SPREAD:
+        if e.transport == UDP and getattr(e, name) != _DEFAULTS[name]:
+            raise LabError(f"{_option(name)} is not for {e.transport}: use it with --transport {TCP} or {ROCEV2}")
     if e.spread == "flow" and e.entropy != _DEFAULTS["entropy"]:
         raise LabError(
             f"--entropy {e.entropy} is not for --spread flow, which has one source port: use --spread packet"
@@ -176,7 +196,7 @@ def _require_spread(e: Experiment) -> None:
         raise LabError(f"--flowlet-gap is not for --spread {e.spread}: use it with --spread flowlet")
     try:
         Spread(e.spread, e.entropy)  # type: ignore[arg-type]
-    except TrafficError as error:
+    except TopologyError as error:
         raise LabError(f"--entropy: {error}") from None
 
 

@@ -190,6 +190,7 @@ def with_helpers_of(chosen: Site) -> tuple[Site, Helpers | None]:
     if helpers is None:
         return chosen, None
     fabric = helpers.attached(chosen.fabric, e.delay_us or 0.0)
+    _ask_policy(e, fabric)
     attached = (node.name for node in fabric.helpers[-len(helpers.at) :])
     return replace(chosen, fabric=fabric, hosts=(*chosen.members, *attached)), helpers
 
@@ -230,8 +231,8 @@ def _require_usable(spec: str, fabric: Fabric) -> None:
 
 
 def _ask_policy(experiment: Experiment, fabric: Fabric) -> None:
-    """A user's own is asked for its rules at once; ours are when paths are computed."""
-    chosen = controller.policy(experiment.routing)
+    """Refuses one that does not fit the fabric. A user's own is asked for its rules at once; ours are when paths are computed."""
+    chosen = controller.policy_for(experiment.routing, fabric)
     if user_code.is_file(experiment.routing):
         controller.rules_of(chosen, fabric)
 

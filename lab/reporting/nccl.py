@@ -98,6 +98,7 @@ def scale_lines(record: RunRecord) -> list[str]:
     return [
         f"Fabric: {fabric['fabric']}, {fabric['hosts']} hosts{domains}, {fabric['switches']} switches; {choices}",
         *_rocev2(record.machine),
+        *_tcp_spread(record.machine),
         f"Emulated: {factors}: a {format_rate(s['nic_mbps'])} link runs at {here} here",
         "time, algbw and busbw are the hardware's: the measured time / time_dilation",
         *([f"Helpers: {record.helpers}"] if record.helpers else []),
@@ -117,6 +118,15 @@ def _rocev2(machine: Mapping[str, Any]) -> Iterator[str]:
         )
         if (lossless := machine.get("rocev2_lossless", "none")) != "none":
             yield f"lossless by {lossless}"
+
+
+def _tcp_spread(machine: Mapping[str, Any]) -> Iterator[str]:
+    if "tcp_spread" in machine:
+        gap = f" after {machine['tcp_flowlet_gap_ns'] / 1e6:g} ms" if "tcp_flowlet_gap_ns" in machine else ""
+        yield (
+            f"TCP: spread by {machine['tcp_spread']}{gap}, over {machine['tcp_entropy']} source ports that programs of the hosts "
+            "write and restore"
+        )
 
 
 def _delays(machine: Mapping[str, Any]) -> Iterator[str]:

@@ -24,7 +24,7 @@ class Cell:
 
 
 def section(title: str, name: str, *parts: str) -> str:
-    """name: the id by which the table of contents finds it."""
+    """name: its id."""
     return f'<section id="{name}"><h2>{escape(title)}</h2>\n{"".join(parts)}</section>\n'
 
 

@@ -127,7 +127,7 @@ def curves(record: RunRecord) -> str:
 
 
 def packets(rows: Sequence[RowResult]) -> str:
-    """What RoCEv2's packets met, and links that mark; TCP over links that do not has no such things."""
+    """What packets met, and links that mark; NAKs, CNPs and timeouts are RoCEv2's."""
     if not any(r.out_of_order or r.naks or r.cnps or r.timeouts or r.ecn_marked or r.delivered < 1 for r in rows):
         return ""
     names = ("dropped_fabric", "dropped_host", "retransmits", "out_of_order", "naks", "cnps", "timeouts")

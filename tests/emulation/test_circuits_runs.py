@@ -60,7 +60,7 @@ def test_static_circuits_are_up_before_the_first_packet_and_predicted(tmp_path: 
     # The ring: each of three ranks sends 2 x 2/3 of the buffer over a circuit, and acknowledgements come back.
     assert sums["bytes_by_circuits"] > 3 * 2 * 2 / 3 * 2**20
     assert sums["bytes_by_circuits"] == sum(int(one["bytes_sent"]) for one in found)
-    assert "Circuits</h2>" in (folder / "report.html").read_text()
+    assert "Circuits and dark times</h2>" in (folder / "report.html").read_text()
 
 
 def test_a_scheduler_s_circuits_change_while_it_runs(tmp_path: Path) -> None:

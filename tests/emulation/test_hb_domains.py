@@ -62,13 +62,24 @@ def test_a_ring_leaves_each_server_by_one_nic(tmp_path: Path) -> None:
     """s1g1 -> s1g2 -> s2g1 -> s2g2 -> s1g1: 1.5 S on every edge, every second edge inside a server; acknowledgements go back
     by the way the data came."""
     topology = "rail-optimised:servers=2,gpus_per_server=2,spines=1"
-    row, links = measured(tmp_path, "--topology", topology)
+    row, links = measured(tmp_path, "--topology", topology, "--algorithm", "ring")
     payload = 1.5 * SIZE
     for link in ("s1g1->hb1", "hb1->s1g2", "s2g1->hb2", "s1g2->leaf2", "leaf1->s2g1", "s2g2->leaf2", "leaf1->s1g1"):
         assert carried(links, link) == as_planned(row, payload, acks=0)
     for link in ("s1g2->hb1", "hb2->s2g1", "s1g1->leaf1", "leaf2->s1g2"):
         assert carried(links, link) == as_planned(row, 0, acks=payload)
     assert carried(links, "leaf2->spine1") == as_planned(row, 2 * payload, acks=0)
+
+
+def test_unasked_a_ring_for_each_rail_puts_no_byte_on_the_spines(tmp_path: Path) -> None:
+    """Of two rings with half of the buffer each, 0.75 S on every edge: each NIC is the way out in one of them."""
+    row, links = measured(tmp_path, "--topology", "rail-optimised:servers=2,gpus_per_server=2,spines=1")
+    assert row["algorithm"] == "rail-ring"
+    assert links.loc[links["link"].str.contains("spine"), "bytes_sent"].sum() == 0
+    for host, leaf, hb in (("s1g1", "leaf1", "hb1"), ("s1g2", "leaf2", "hb1"), ("s2g1", "leaf1", "hb2")):
+        assert carried(links, f"{host}->{leaf}") == as_planned(row, 0.75 * SIZE)
+        assert carried(links, f"{leaf}->{host}") == as_planned(row, 0.75 * SIZE)
+        assert carried(links, f"{host}->{hb}") == as_planned(row, 0.75 * SIZE)
 
 
 @pytest.mark.parametrize("fabric", ["rail-optimised", "rail-only"])

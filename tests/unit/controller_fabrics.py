@@ -1,5 +1,7 @@
 """Fabrics that the controller's tests share."""
 
+from collections.abc import Collection
+
 import networkx as nx
 
 from topologies.builder import FabricBuilder
@@ -48,12 +50,12 @@ def jellyfish(n_switches: int, degree: int) -> Fabric:
     return fabric.build()
 
 
-def ring(n: int) -> Fabric:
-    """A ring of switches with one host each: the fabric in which micro-loops are easiest."""
+def ring(n: int, hosts_at: Collection[int] | None = None) -> Fabric:
+    """A ring of switches with one host each, or at some of them: the fabric in which micro-loops are easiest."""
     fabric = FabricBuilder("ring", {})
     names = [fabric.switch(f"s{i}", "leaf", prefix=f"198.18.0.{4 * i}/30") for i in range(n)]
-    for i, name in enumerate(names):
-        fabric.link(fabric.host(f"h{i}", f"198.18.0.{4 * i + 1}"), name, "scale-out")
+    for i in range(n) if hosts_at is None else hosts_at:
+        fabric.link(fabric.host(f"h{i}", f"198.18.0.{4 * i + 1}"), names[i], "scale-out")
     for i, name in enumerate(names):
         fabric.link(name, names[(i + 1) % n], "scale-out")
     return fabric.build()

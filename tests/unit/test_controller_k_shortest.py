@@ -61,21 +61,22 @@ def test_neighbours_have_eight_paths_where_ecmp_has_one(fabric: Fabric) -> None:
 
 
 def test_every_path_gets_its_share_of_flows() -> None:
-    n = 4000
+    n = 1600
     counts = Counter(ways("k-shortest", TORUS, flows(TORUS, "h1", "h11", n)))
     band = 4.5 * sqrt(n * (1 / K) * (1 - 1 / K))  # binomial, 4.5 standard deviations
     assert len(counts) == K and all(abs(count - n / K) <= band for count in counts.values())
 
 
 def test_a_random_graph_conforms() -> None:
-    assert check_policy(POLICIES["k-shortest"], {"jellyfish": jellyfish(10, 4)}) == []
+    assert check_policy(POLICIES["k-shortest"], {"jellyfish": jellyfish(7, 4)}) == []
 
 
 def test_every_path_of_every_pair_survives_every_failure() -> None:
     """Without loop, and never back out of the port it came in by: the walk raises on both."""
-    asked = [flow for a, b in permutations((h.name for h in JELLYFISH.hosts), 2) for flow in flows(JELLYFISH, a, b, 12)]
-    for link in between_switches(JELLYFISH):
-        assert all(len(set(way)) == len(way) for way in ways("k-shortest", JELLYFISH, asked, frozenset({link.index})))
+    fabric = jellyfish(6, 3)
+    asked = [flow for a, b in permutations((h.name for h in fabric.hosts), 2) for flow in flows(fabric, a, b, 12)]
+    for link in between_switches(fabric):
+        assert all(len(set(way)) == len(way) for way in ways("k-shortest", fabric, asked, frozenset({link.index})))
 
 
 def test_a_failure_moves_only_the_flows_over_that_link() -> None:
@@ -101,7 +102,7 @@ def test_flows_share_what_paths_are_left() -> None:
 
 def test_a_path_too_long_for_a_label_is_the_shortest_one() -> None:
     """Ports 1 to 3 take two bits: 19 hops and an empty field fit into 40 bits."""
-    fabric = ring(42)
+    fabric = ring(42, hosts_at=(0, 19, 21))
     assert set(map(len, ways("k-shortest", fabric, flows(fabric, "h0", "h19", 50)))) == {20}
     assert set(map(len, ways("k-shortest", fabric, flows(fabric, "h0", "h21", 50)))) == {22}
 

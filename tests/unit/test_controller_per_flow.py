@@ -247,4 +247,4 @@ def test_a_run_expects_its_flows_where_the_controller_will_place_them() -> None:
     )
     flows = TRANSPORTS["tcp"].plan(endpoints(made, made.fabric), made.schedule.connections)
     ways = forecast(made, made.fabric, flows).paths.values()
-    assert len(flows) == 8 and len({way[1].intf for way in ways}) == 8
+    assert len(flows) == 8 and len({list(way)[1].intf for way in ways}) == 8

@@ -30,7 +30,7 @@ EXTRA: dict[str, Fabric] = {
 
 
 # With every link failed in turn, the default sizes take seconds where paths are searched for pair by pair.
-SMALL = {"dragonfly": Dragonfly(a=3, p=1, h=1, g=4).build(), "torus": Torus("4x3").build()}
+SMALL = {"dragonfly": Dragonfly(a=3, p=1, h=1, g=4).build(), "torus": Torus("3x3").build()}
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

@@ -10,7 +10,7 @@ import pytest
 
 from topologies import TOPOLOGIES, Fabric, topology
 from topologies.builder import FabricBuilder
-from topologies.drawing import place, svg
+from topologies.drawing import Light, place, svg
 from topologies.drawing.colours import colour
 from topologies.drawing.grid import grid_sizes
 from topologies.drawing.layout import FONT_PX, Box, Frame, Layout
@@ -282,3 +282,21 @@ def test_a_box_for_many_hosts_has_the_colour_of_their_busiest_link() -> None:
     busy, idle = (fabric.scale_out_port(host.name).intf for host in fabric.hosts[:2])
     picture = svg(fabric, {busy: 1.0, idle: 0.1})
     assert picture.count(f'stroke="{colour(1.0)}"') == 1 and f'stroke="{colour(0.1)}"' not in picture
+
+
+def test_a_circuit_is_drawn_from_switch_to_switch_past_the_optical_one_and_the_other_way_beside_it() -> None:
+    fabric = topology("ocs-leaf:leaves=4,hosts_per_leaf=1,uplinks=1,ocs=1,spines=1").build()
+    boxes = place(fabric).boxes
+    lights = [Light("leaf1", "ocs1", "leaf4", 'class="x"'), Light("leaf4", "ocs1", "leaf1", 'class="x"')]
+    there, back = (e for e in ET.fromstring(svg(fabric, None, lights)) if e.get("class") == "x")
+    for drawn, (first, last) in ((there, ("leaf1", "leaf4")), (back, ("leaf4", "leaf1"))):
+        numbers = [float(n) for n in re.findall(r"-?\d+\.\d+", drawn.get("d", ""))]
+        points = list(zip(numbers[::2], numbers[1::2], strict=True))
+        for point, name in ((points[0], first), (points[2], "ocs1"), (points[-1], last)):
+            assert abs(point[0] - boxes[name].x) < 4 and abs(point[1] - boxes[name].y) < 4
+    assert there.get("d") != back.get("d")
+
+
+def test_a_circuit_to_what_is_not_on_the_picture_is_left_out() -> None:
+    fabric = topology("spine-leaf").build()
+    assert svg(fabric, None, [Light("leaf1", "ocs9", "leaf2", 'class="x"')]) == svg(fabric)

@@ -6,6 +6,7 @@ from topologies.emulation import Emulation, domain_ports, mac
 from topologies.errors import TopologyError
 from topologies.fabric import Fabric, Link, Node, Port
 from topologies.spine_leaf import SpineLeaf
+from topologies.tcp import Tcp
 
 
 def two_servers() -> Fabric:
@@ -45,7 +46,7 @@ def test_every_interface_has_a_mac_of_its_own() -> None:
     [
         ({"addressing": "l4"}, "unknown addressing 'l4': choose from l2, l3"),
         ({"datapath": "user"}, "unknown datapath 'user': choose from netdev, system"),
-        ({"congestion_control": "warp"}, "unknown congestion control 'warp': choose from "),
+        ({"tcp": Tcp("warp")}, "unknown congestion control 'warp': choose from "),
         ({"mtu": 65_536}, "mtu 65536 is outside 576 to 9216"),
     ],
 )

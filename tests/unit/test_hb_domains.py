@@ -115,7 +115,7 @@ def test_a_plan_s_endpoints_have_both_addresses() -> None:
 def test_switches_are_those_of_the_network_in_use() -> None:
     """A contiguous ring: one scale-up switch inside a server; from the last of one to the first of the next another rail, so
     leaf, spine and leaf."""
-    p = planned()
+    p = planned(algorithm="ring")
     first_step = p.switches[:16].tolist()
     assert first_step == [1, 1, 1, 3] * 4
     paths = forecast_of(p, Scale(8000, 64)).paths
@@ -154,7 +154,7 @@ def test_auto_keeps_the_fastest_interface_within_what_shapes_well() -> None:
 
 def test_only_flows_of_the_network_are_announced() -> None:
     """Of a ring's 16 connections the four that leave a server, at their NIC's whole rate."""
-    p = planned(routing="per-flow")
+    p = planned(algorithm="ring", routing="per-flow")
     demands = to_announce(p, Scale(8000, 64).fabric(p.fabric))
     assert [demand.rate_mbps for demand in demands] == [50.0] * 4
     inside = {e.scale_up_ip for e in endpoints(p, p.fabric)}
@@ -261,10 +261,17 @@ def test_another_link_rate_keeps_the_ratio_unless_a_rate_was_given(
     [
         ("rail-only", "all_reduce", "hierarchical"),
         ("rail-only", "all_to_all", "hierarchical"),
-        # Ranks that differ in one bit are in one server or on one rail.
-        ("rail-only", "all_gather", "doubling"),
+        ("rail-only", "all_gather", "rail-ring"),
+        # Ranks that differ in one bit are in one server or on one rail; over three of two accelerators a snake does not close.
+        ("rail-only:servers=3,gpus_per_server=2", "all_reduce", "hierarchical"),
         ("rail-only:servers=1", "all_reduce", "ring"),
-        ("rail-optimised", "all_reduce", "ring"),
+        ("rail-only:servers=3", "all_reduce", "hierarchical"),
+        # Rails are joined: a snake of rings keeps to them all the same.
+        ("rail-optimised", "all_reduce", "rail-ring"),
+        ("rail-optimised", "reduce_scatter", "rail-ring"),
+        ("superpod", "all_gather", "rail-ring"),
+        ("rail-optimised", "broadcast", "ring"),
+        ("rail-optimised:servers=1", "all_reduce", "ring"),
         ("spine-leaf", "all_reduce", "ring"),
     ],
 )
@@ -273,6 +280,28 @@ def test_ranks_that_only_hb_domains_join_get_the_schedule_that_forwards(
 ) -> None:
     """One server needs no network."""
     assert planned(topology=topology_, collective=collective).algorithm == algorithm
+
+
+def test_a_ring_over_domains_of_different_sizes_takes_ranks_in_order() -> None:
+    assert planned(ranks=6).algorithm == "ring"
+
+
+def test_a_ring_for_each_rail_takes_as_long_as_its_nics_need_and_ranks_in_order_as_one_of_them() -> None:
+    """Over 4 NICs a server sends its 2 (n-1)/n S; in order all of it leaves by one."""
+    seconds = {}
+    for algorithm in ("rail-ring", "ring"):
+        p = planned(algorithm=algorithm, min_bytes="1G")
+        scale = Scale(8000, 8)
+        found = forecast_of(p, scale).prediction(p.sizes(scale)[0], scale)
+        assert found
+        seconds[algorithm] = found.seconds
+        spines = {i for i in found.bytes_by_intf if i.startswith("spine")}
+        assert bool(spines) == (algorithm == "ring")
+    # 128 MiB at 50 Mbit/s and the headers of full frames; a few milliseconds for each of 30 steps.
+    least = 2 * 15 / 16 * 2**27 / 4 * 8 / 50e6 * 9014 / 8948
+    assert least < seconds["rail-ring"] < 1.05 * least
+    # Those of all servers go from one leaf to another, and may meet on the way.
+    assert seconds["ring"] > 4 * least
 
 
 def test_hierarchical_never_climbs() -> None:

@@ -1,6 +1,7 @@
 """Reducers and parameter servers: where they are plugged in, what that leaves as it was, and what algorithms gain by them."""
 
 from contextlib import suppress
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -35,10 +36,14 @@ SPINE_LEAF = topology("spine-leaf").build()
 JOINED = [name for name in TOPOLOGIES if name not in ("rail-only", "ocs-leaf", "ocs-dragonfly")]
 
 
-def roomy(name: str) -> Fabric:
-    """Small ones whose routers have addresses to spare: a default torus' prefixes are as large as its routers' one host needs."""
-    small = {"torus": "torus:dims=4x3,hosts_per_router=2", "dragonfly": "dragonfly:a=3,p=2,h=1,g=4"}
-    return topology(small.get(name, name)).build()
+def small(name: str) -> Fabric:
+    """In two of these the prefixes are as large as their switches' hosts need: helpers have addresses outside."""
+    smaller = {
+        "torus": "torus:dims=4x3",
+        "dragonfly": "dragonfly:a=3,p=2,h=1,g=4",
+        "spine-leaf": "spine-leaf:hosts_per_leaf=3",
+    }
+    return topology(smaller.get(name, name)).build()
 
 
 def at_the_edge_and_on_top(fabric: Fabric) -> list[str]:
@@ -72,7 +77,7 @@ def test_a_helper_at_a_leaf_and_one_at_a_spine_by_hand() -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_nothing_else_changes_and_the_fabric_conforms(name: str) -> None:
-    before = roomy(name)
+    before = small(name)
     after = with_helpers(before, at_the_edge_and_on_top(before), 400_000.0)
     assert (after.nodes[: len(before.nodes)], after.links[: len(before.links)]) == (before.nodes, before.links)
     assert after.accelerators == before.accelerators
@@ -90,10 +95,10 @@ def test_nothing_else_changes_and_the_fabric_conforms(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "name"),
-    [(policy, name) for policy in POLICIES for name in JOINED if fits(POLICIES[policy], roomy(name))],
+    [(policy, name) for policy in POLICIES for name in JOINED if fits(POLICIES[policy], small(name))],
 )
 def test_policies_lead_to_helpers_and_back(name: str, policy: str) -> None:
-    fabric = roomy(name)
+    fabric = small(name)
     fabric = with_helpers(fabric, at_the_edge_and_on_top(fabric), 400_000.0)
     assert fits(POLICIES[policy], fabric)
     plane = DataPlane(fabric, rules_of(POLICIES[policy], fabric))
@@ -106,7 +111,7 @@ def test_policies_lead_to_helpers_and_back(name: str, policy: str) -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_drawings_show_them_beside_everything_else(name: str) -> None:
-    fabric = roomy(name)
+    fabric = small(name)
     fabric = with_helpers(fabric, at_the_edge_and_on_top(fabric), 400_000.0)
     boxes = place_boxes(fabric).boxes
     assert {helper.name for helper in fabric.helpers} <= boxes.keys()
@@ -147,14 +152,6 @@ def test_names_and_addresses_in_use_are_passed_over() -> None:
             "h1",
             "unknown switch for a reducer 'h1': choose from leaf1, leaf2, leaf3, leaf4, spine1, spine2",
         ),
-        (
-            "spine-leaf:hosts_per_leaf=3",
-            "leaf2",
-            (
-                "leaf2 has no address left for a helper in its prefix 198.18.0.4/30: choose another switch, or other parameters "
-                "of spine-leaf"
-            ),
-        ),
         ("rail-only", "hb1", "unknown switch for a reducer 'hb1': choose from leaf1, leaf2, leaf3, leaf4"),
     ],
 )
@@ -162,6 +159,42 @@ def test_refused_switches(spec: str, switch: str, text: str) -> None:
     with pytest.raises(TopologyError) as caught:
         with_helpers(topology(spec).build(), [switch], 1000.0)
     assert str(caught.value) == text
+
+
+def test_a_full_prefix_sends_its_switch_s_helper_outside() -> None:
+    """leaf2 has 198.18.0.4/30, whose .5 to .7 are its hosts'."""
+    fabric = with_helpers(topology("spine-leaf:hosts_per_leaf=3").build(), ["leaf2"], 1000.0)
+    assert fabric.scale_out_port("reducer1").ip == "198.19.127.255"
+    assert check_fabric(fabric) == []
+
+
+def test_a_policy_that_goes_by_groups_knows_no_address_outside_and_is_refused() -> None:
+    """/30 has room for a router's three hosts, and no helper."""
+    with pytest.raises(Refused) as caught:
+        planned(topology="dragonfly:a=3,p=3,h=1,g=4", routing="valiant", algorithm="in-network")
+    assert str(caught.value).startswith("policy 'valiant' does not fit fabric dragonfly: choose from adaptive, ecmp, ")
+    assert planned(topology="dragonfly:a=3,p=3,h=1,g=4", routing="ecmp", algorithm="in-network").helpers
+
+
+def test_an_address_outside_is_for_helpers_only() -> None:
+    fabric = topology("spine-leaf:hosts_per_leaf=3").build()
+    own = fabric.scale_out_port("h4")
+    moved = [
+        replace(link, a=replace(own, ip="198.19.127.255")) if link.a == own else
+        replace(link, b=replace(own, ip="198.19.127.255")) if link.b == own else link
+        for link in fabric.links
+    ]  # fmt: skip
+    found = check_fabric(replace(fabric, links=tuple(moved)))
+    assert "h4 (198.19.127.255) is on leaf2, whose prefix 198.18.0.4/30 does not cover it" in found
+
+
+def test_a_fabric_without_a_free_address_refuses_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topologies.helpers.spare_addresses", lambda _: iter(()))
+    with pytest.raises(TopologyError) as caught:
+        with_helpers(topology("spine-leaf:hosts_per_leaf=3").build(), ["leaf2"], 1000.0)
+    assert str(caught.value) == (
+        "spine-leaf leaves no address for a helper at leaf2: choose a switch whose prefix has one, or fewer hosts"
+    )
 
 
 def test_optical_switches_are_none_for_helpers() -> None:

@@ -73,7 +73,7 @@ def test_a_link_without_a_queue_limits_nobody() -> None:
     one = next(iter(expected.paths))
     some = {one: expected.paths[one]}, {one: expected.ack_paths[one]}
     assert credits_of(*some, {}, rocev2(9000), most=64) == {one: 64}
-    only = {expected.paths[one][0].intf: shape(50, 9000, queue_frames=1)}
+    only = {next(iter(expected.paths[one])).intf: shape(50, 9000, queue_frames=1)}
     assert credits_of(*some, only, rocev2(9000), most=64) == {one: 9014 // PACKET}
 
 

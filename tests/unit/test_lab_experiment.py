@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.planning.experiment import SETTINGS, Experiment, controller_address, load
+from lab.planning.experiment import SETTINGS, Experiment, load
 from lab.planning.scale import Scale
+from lab.planning.values import controller_address
 
 
 def _file(tmp_path: Path, text: str) -> Path:

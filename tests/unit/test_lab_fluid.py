@@ -8,7 +8,7 @@ import pytest
 from lab.model import fluid
 from lab.model.fluid import Fluid, Latency, max_min
 from lab.model.level_walk import LevelWalk
-from lab.model.wire import Paths, Sends
+from lab.model.wire import Crossed, Paths, Sends
 from lab.planning.experiment import load
 from lab.planning.forecast import forecast_of
 from lab.planning.plan import plan
@@ -53,9 +53,7 @@ def arrivals(n: int, what: Sends, latency: Latency = NO_LATENCY) -> list[float]:
     fabric, ports = star(n)
     paths = {c: [ports[c[0]], fabric.peer(ports[c[1]])] for c in what.connections}
     back = {c: [ports[c[1]], fabric.peer(ports[c[0]])] for c in what.connections}
-    model = Fluid(
-        fabric, what, Paths.of([paths[c] for c in what.connections], [back[c] for c in what.connections]), MTU, latency
-    )
+    model = Fluid(fabric, what, Paths.of(what.connections, paths, back), MTU, latency)
     result = model.run()
     assert result.seconds == max(model.arrived_s)
     return list(model.arrived_s)
@@ -63,15 +61,23 @@ def arrivals(n: int, what: Sends, latency: Latency = NO_LATENCY) -> list[float]:
 
 def test_max_min_is_progressive_filling() -> None:
     """Links of 1 and 2: the flow over both gets 1/2, as the other on the first; what is left of the second is its own."""
-    link, flow = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 2])
-    assert max_min(link, flow, np.array([1.0, 2.0]), 4).tolist() == [0.5, 0.5, 1.5, np.inf]
+    crossed = Crossed(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 2]), np.ones(4))
+    assert max_min(crossed, np.array([1.0, 2.0]), 4).tolist() == [0.5, 0.5, 1.5, np.inf]
 
 
 def test_a_parking_lot_is_shared_link_by_link() -> None:
     """One flow over links of 3, 2 and 6 with one, one and two others: 1 on the middle link, then 2, 1, and 5/2 each."""
     link = np.array([0, 1, 2, 0, 1, 2, 2])
     flow = np.array([0, 0, 0, 1, 2, 3, 4])
-    assert max_min(link, flow, np.array([3.0, 2.0, 6.0]), 5).tolist() == [1.0, 2.0, 1.0, 2.5, 2.5]
+    assert max_min(Crossed(link, flow, np.ones(7)), np.array([3.0, 2.0, 6.0]), 5).tolist() == [1.0, 2.0, 1.0, 2.5, 2.5]
+
+
+def test_a_sprayed_flow_takes_of_each_link_its_part() -> None:
+    """Half of a flow over each of two links of 10, beside a whole one on the first: x / 2 + x = 10, and 10 = x / 2 + y."""
+    crossed = Crossed(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 2]), np.array([0.5, 0.5, 1.0, 1.0]))
+    assert max_min(crossed, np.array([10.0, 10.0]), 3) == pytest.approx([20 / 3, 20 / 3, 20 / 3])
+    alone = Crossed(np.array([0, 1]), np.array([0, 0]), np.array([0.5, 0.5]))
+    assert max_min(alone, np.array([10.0, 4.0]), 1).tolist() == [8.0]
 
 
 def test_one_message_takes_its_frames_less_the_burst_and_the_last_frame() -> None:
@@ -85,7 +91,7 @@ def test_a_message_in_rocev2_packets() -> None:
     one = sends(((0, 1, 0), 1, ()))
     fabric, ports = star(2)
     there, back = ([ports[a], fabric.peer(ports[b])] for a, b in ((0, 1), (1, 0)))
-    paths = Paths.of([there], [back])
+    paths = Paths.of(one.connections, {(0, 1, 0): there}, {(0, 1, 0): back})
     what = replace(one, n_bytes=np.array([100 * 4096]), framing=rocev2(MTU))
     found = Fluid(fabric, what, paths, MTU, NO_LATENCY).run()
     n_bytes = 100 * (4096 + 58) + 16
@@ -167,13 +173,7 @@ def test_both_models_agree_where_no_link_is_shared() -> None:
     there = {c: [ports[c[0]], fabric.peer(ports[c[1]])] for c in what.connections}
     back = {c: [ports[c[1]], fabric.peer(ports[c[0]])] for c in what.connections}
     fluid, levels = (
-        model(
-            fabric,
-            what,
-            Paths.of([there[c] for c in what.connections], [back[c] for c in what.connections]),
-            MTU,
-            Latency(),
-        ).run()
+        model(fabric, what, Paths.of(what.connections, there, back), MTU, Latency()).run()
         for model in (Fluid, LevelWalk)
     )
     assert fluid.seconds == pytest.approx(levels.seconds, rel=2e-3)

@@ -185,6 +185,14 @@ def test_a_pattern_has_a_line_of_goodput() -> None:
     )
 
 
+def test_the_preamble_says_how_tcp_s_packets_are_spread() -> None:
+    made = record()
+    assert not any("TCP: spread" in line for line in nccl.preamble(made))
+    made.machine = {**made.machine, "tcp_spread": "flowlet", "tcp_entropy": 64, "tcp_flowlet_gap_ns": 2_500_000}
+    line = "# TCP: spread by flowlet after 2.5 ms, over 64 source ports that programs of the hosts write and restore"
+    assert line in nccl.preamble(made)
+
+
 def test_the_preamble_says_how_rocev2_sends() -> None:
     sent = {
         "rocev2_queue_pairs": "4", "rocev2_path_mtu": "1024", "rocev2_recovery": "selective repeat",

@@ -168,6 +168,13 @@ def test_the_load_of_256_ranks_is_quick() -> None:
             "22769 TCP connections from one rank do not fit: it has ports for 22768, use fewer",
         ),
         ({"topology": "ring"}, "unknown topology 'ring': choose from "),
+        (
+            {"routing": "minimal"},
+            (
+                "policy 'minimal' does not fit fabric spine-leaf: choose from adaptive, ecmp, ecmp-group, "
+                "ecmp-polarised, k-shortest, per-flow, single-path"
+            ),
+        ),
         ({"topology": "spine-leaf:spines=0"}, "spines=0 with leaves=4 leaves the leaves unconnected"),
         (
             {"scale": "1"},

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.errors import LabError
 from lab.reporting import nccl, results
@@ -272,3 +274,26 @@ def test_a_forced_algorithm_and_a_log_that_says_nothing() -> None:
     assert read_log("n:1:1 [0] NCCL INFO NCCL_ALGO set by environment to ^Tree.").algorithm(2**20) is None
     empty = read_log("hello\nNCCL INFO cut")
     assert (empty.ranks, empty.channels, empty.collective, empty.algorithm(1)) == (None, None, None, None)
+
+
+WHOLE = nccl_outputs.table({2**k: 50.0 * k for k in range(10, 16)}) + LOG
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_no_text_is_too_broken_to_be_read(data: st.DataObject) -> None:
+    """Lines cut, doubled and written into each other: what is read was written so, and the rest is left out."""
+    lines = WHOLE.splitlines()
+    broken = []
+    for line in lines:
+        how = data.draw(st.sampled_from(("whole", "whole", "cut", "mixed", "twice", "gone")))
+        other = data.draw(st.sampled_from(lines)) if how == "mixed" else ""
+        at = data.draw(st.integers(0, len(line))) if how in ("cut", "mixed") else len(line)
+        broken += {"twice": [line, line], "gone": []}.get(how, [line[:at] + other])
+    try:
+        source = parse("\n".join(broken), "x")
+    except LabError:
+        return
+    for size, found in source.rows.items():
+        assert not found.is_valid or size in {2**k for k in range(10, 16)}
+        assert not found.is_valid or round(found.time_s * 1e6) == 50 * (size.bit_length() - 1)

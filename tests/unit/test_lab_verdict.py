@@ -265,5 +265,20 @@ def test_uneven_few_flows_are_explained_not_blamed() -> None:
     assert "outside what chance gives" in collision_note("leaf1", 4.0, collision_band(256, 4), 256, 4)
 
 
+def test_packets_that_overtook_each_other_as_was_asked_are_a_result() -> None:
+    """Without --spread the same is segments sent again for no reason, and a time that nothing explains."""
+    reordered = FINE | {"retransmits": 500, "out_of_order": 700, "spread": "packet"}
+    seen = judge(Evidence(**reordered))
+    assert seen.level == "ok"
+    assert seen.reasons == (
+        "spread by packet, packets overtook each other: 700 came out of order, 500 segments were sent again",
+    )
+    slow = judge(Evidence(**(reordered | {"measured_to_predicted": 1.5})))
+    assert (slow.level, slow.reasons[0]) == ("degraded", "1.50 times the predicted time: packets were reordered")
+    asked_for_none = judge(Evidence(**(reordered | {"spread": "flow", "measured_to_predicted": 1.5})))
+    assert asked_for_none.reasons[0] == "1.50 times the predicted time, unexplained"
+    assert "sent again that no link had lost" in asked_for_none.reasons[1]
+
+
 def test_what_congested_links_drop_is_a_result() -> None:
     assert judge(Evidence(**(FINE | {"retransmits": 500, "queue_drops": 480}))).level == "ok"

@@ -196,6 +196,34 @@ def test_hierarchical_all_reduce(m: int, g: int) -> None:
 
 
 @every_size
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_rail_rings_cross_between_domains_on_rails_that_share_the_load(collective: str, m: int, g: int) -> None:
+    """What an edge of a ring carries, n - 1 blocks (twice in an all-reduce), leaves a domain on every rail once. Of an odd number
+    of domains of two ranks alone, one edge in each ring changes rails."""
+    layout, n = in_domains(m, g), m * g
+    made = traffic.schedule(collective, "rail-ring", layout)
+    verify(made)
+    times, block = 2 if collective == "all_reduce" else 1, 10 if m > 1 else 10 * g
+    count = n * g * 10
+    if m % 2 == 0 or m == 1 or g != 2:
+        inside, along = inside_and_along_rails(made, layout, count)
+        assert along == [times * (n - 1) * block if m > 1 else 0] * n
+        assert inside == [times * (n - 1) * (block * (g - 1) if m > 1 else block)] * n
+    else:
+        with pytest.raises(AssertionError):
+            inside_and_along_rails(made, layout, count)
+    assert steps(made) == times * (n - 1)
+    assert len({made.channel[i] for i in range(len(made))}) == (g if m > 1 else min(1, len(made)))
+
+
+def test_a_rail_ring_without_domains_is_the_ring() -> None:
+    rail, plain = (traffic.schedule("all_reduce", name, 5) for name in ("rail-ring", "ring"))
+    assert [rail.src.tolist(), rail.dst.tolist(), rail.first_chunk.tolist()] == [
+        plain.src.tolist(), plain.dst.tolist(), plain.first_chunk.tolist(),
+    ]  # fmt: skip
+
+
+@every_size
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_pxn_all_to_all(m: int, g: int, shuffled: bool) -> None:
     """Blocks of 10 elements: g for each other domain along the rail, and as many to each rank of one's own domain as there

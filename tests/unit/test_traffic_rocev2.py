@@ -5,12 +5,12 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.unit.traffic_fakes import filled, wrong
+from topologies.spread import Spread
 from traffic import schedule
 from traffic.errors import TrafficError
 from traffic.replay import Replay
@@ -23,7 +23,7 @@ from traffic.rocev2.port import Port
 from traffic.rocev2.queue_pair import queue_pair_numbers
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import RetryExceededError
-from traffic.rocev2.spread import SourcePorts, Spread
+from traffic.rocev2.spread import SourcePorts
 from traffic.rocev2.streams import ReceivingStream
 from traffic.rocev2.striping import stripes
 from traffic.schedule import Connection
@@ -271,20 +271,6 @@ def test_a_flowlet_changes_its_port_after_a_pause_only() -> None:
     assert [ports.of_packet(now) for now in (0, 90, 190, 291, 300, 500)] == [0xFFFF] * 3 + [0xC000] * 2 + [0xFFFF]
     flow = SourcePorts(Spread(), 0xC121)
     assert [flow.of_packet(now) for now in (0, 10**12)] == [0xC121] * 2
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"unit": "worm"}, "spread 'worm': choose from flow, flowlet, packet"),
-        ({"entropy": 0}, "entropy 0: use 1 to 16384 source ports"),
-        ({"gap_ns": 0}, "flowlet gap of 0 ns: use 1 or more"),
-    ],
-)
-def test_a_spread_that_cannot_be_meant_is_refused(change: dict[str, Any], text: str) -> None:
-    with pytest.raises(TrafficError) as caught:
-        Spread(**change)
-    assert str(caught.value) == text
 
 
 def test_accelerators_of_one_server_use_their_own_link() -> None:

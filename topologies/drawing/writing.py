@@ -33,7 +33,7 @@ def write(fabric: Fabric, layout: Layout, utilisation: Mapping[str, float] | Non
     body = "\n".join((
         *map(_frame, layout.frames),
         *_lines(fabric, layout, utilisation),
-        *(_light(layout, light) for light in lights),
+        *filter(None, (_light(layout, light) for light in lights)),
         *map(_box, layout.boxes.values()),
         *map(_note, layout.notes),
         *(_legend(view) if utilisation is not None else ()),

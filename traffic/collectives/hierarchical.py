@@ -26,7 +26,7 @@ def hierarchical_all_reduce(layout: Layout) -> Schedule:
         domains.T,
         steps=2 * (m - 1),
         reducing=m - 1,
-        base=np.arange(g) * m,
+        blocks=np.arange(m * g).reshape(g, m),
         after=None if owned is None else owned.swapaxes(0, 1),
     )
     pass_around(

@@ -54,7 +54,7 @@ def read_nccl_rings(source: Source) -> Schedule:
             np.array([ring]),
             steps=2 * (n_ranks - 1),
             reducing=n_ranks - 1,
-            base=channel * n_ranks,
+            blocks=channel * n_ranks + np.arange(n_ranks)[None],
             channel=channel,
         )
     return columns.build()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
+from topologies.spread import BY_FLOW, Spread
 from traffic.errors import TrafficError
 from traffic.framing import rocev2
 from traffic.rocev2.dcqcn import Dcqcn, DcqcnParameters
@@ -19,7 +20,7 @@ from traffic.rocev2.queue_pair import UDP_PORT, QueuePair, first_number, linux_s
 from traffic.rocev2.receiver import Receiver
 from traffic.rocev2.reliability import Reliability
 from traffic.rocev2.sender import Sender
-from traffic.rocev2.spread import SourcePorts, Spread
+from traffic.rocev2.spread import SourcePorts
 from traffic.rocev2.streams import ReceivingStream, SendingStream
 from traffic.schedule import Connection
 from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pair
@@ -27,7 +28,6 @@ from traffic.transport import Endpoint, TransportCounters, WireFlow, address_pai
 _IPPROTO_UDP = 17
 # What a paced sender may make up for: wake-ups are late by up to this on a busy machine.
 _BURST_NS = 2_000_000
-BY_FLOW = Spread()
 
 
 class RoceTransport:

@@ -30,8 +30,8 @@ FIRST_CLIENT_PORT = 10_000
 _CLIENT_PORTS = 32_768 - FIRST_CLIENT_PORT
 # People wait at the prompt: an unreachable host must show before that gets long.
 _CONNECT_DEADLINE_S = 15.0
-# Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans (u32) and tcpi_segs_out (u32).
-_TOTAL_RETRANS_AT, _SEGS_OUT_AT, _TCP_INFO_BYTES = 100, 136, 232
+# Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans, tcpi_segs_out and tcpi_rcv_ooopack, each of 32 bits.
+_TOTAL_RETRANS_AT, _SEGS_OUT_AT, _OUT_OF_ORDER_AT, _TCP_INFO_BYTES = 100, 136, 224, 232
 
 
 class TcpStream(socket.socket):
@@ -84,12 +84,18 @@ class TcpTransport:
         _close_all((*self.senders.values(), *self.receivers.values()))
 
     def counters(self) -> TransportCounters:
-        each = self.counters_by_connection().values()
-        return TransportCounters(sum(c.retransmits for c in each), sum(c.segments for c in each))
+        return sum(self.counters_by_connection().values(), TransportCounters(0, 0))
 
     def counters_by_connection(self) -> dict[Connection, TransportCounters]:
-        """From the sending ends' TCP_INFO; connection set-up included."""
-        return {connection: _tcp_info(s) for connection, s in self.senders.items()}
+        """From both ends' TCP_INFO; connection set-up included."""
+        return {
+            connection: TransportCounters(
+                retransmits=_tcp_info(sender, _TOTAL_RETRANS_AT),
+                segments=_tcp_info(sender, _SEGS_OUT_AT),
+                out_of_order=_tcp_info(self.receivers[connection], _OUT_OF_ORDER_AT),
+            )
+            for connection, sender in self.senders.items()
+        }
 
     def settings(self) -> Mapping[str, str]:
         """What the sockets say, not what was asked for."""
@@ -233,10 +239,10 @@ def _close_all(sockets: Iterable[socket.socket]) -> None:
         s.close()
 
 
-def _tcp_info(s: TcpStream) -> TransportCounters:
+def _tcp_info(s: TcpStream, at: int) -> int:
+    """One counter; 0 where the kernel is older than it."""
     info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES).ljust(_TCP_INFO_BYTES, b"\0")
-    retransmits, segments = (struct.unpack_from("=I", info, at)[0] for at in (_TOTAL_RETRANS_AT, _SEGS_OUT_AT))
-    return TransportCounters(retransmits, segments)
+    return int(struct.unpack_from("=I", info, at)[0])
 
 
 def _congestion_control_of(s: TcpStream) -> str:

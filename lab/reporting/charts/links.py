@@ -18,6 +18,7 @@ _ROW_PX = 12
 
 
 def links_over_time(series: LinkSeries) -> str:
+    """Rows of the heat map have names while there are few, up to 48."""
     with styled():
         n = len(series.links)
         named = n <= 48
