@@ -35,7 +35,7 @@ def unmet_need(item: pytest.Item) -> str:
     if item.get_closest_marker("emulation") and (reason := cannot_emulate()):
         return reason
     if item.get_closest_marker("full_kernel") and not has_full_kernel():
-        return "this kernel lacks openvswitch, netem or RED: scripts/vm.sh test"
+        return "this kernel lacks the module openvswitch or sch_netem: sudo scripts/vm.sh test"
     if item.get_closest_marker("root") and os.geteuid() != 0:
         return "needs root: sudo scripts/test.sh"
     return ""

@@ -30,7 +30,7 @@ from topologies.errors import one_line
 
 INIT_NAME = "fabric-lab-init"
 # Of the command itself from when it plans its load until it ends.
-_COMMAND_NAME = "fabric-lab-run"
+COMMAND_NAME = "fabric-lab-run"
 RUN_DIR = Path("/run/fabric-lab")
 OVS_RUN_DIR = Path("/run/openvswitch")
 REST_PORT = 8080
@@ -112,11 +112,11 @@ def labs() -> Iterator[Sandbox]:
 
 def other_loads() -> int:
     """How many other commands put load on this machine, or are about to; from now on this one is seen by them as one."""
-    syscalls.set_process_name(_COMMAND_NAME)
+    syscalls.set_process_name(COMMAND_NAME)
     found = 0
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError):
-            found += comm.read_text().strip() == _COMMAND_NAME and comm.parent.name != str(os.getpid())
+            found += comm.read_text().strip() == COMMAND_NAME and comm.parent.name != str(os.getpid())
     return found
 
 

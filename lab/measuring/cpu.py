@@ -6,7 +6,7 @@ was made (`lab.machine.sandbox`). Without it only the lab is seen.
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,9 @@ SWITCH, CONTROLLER, REPLAY, HOP, RANKS, STRANGERS = "switch", "controller", "rep
 SAMPLED = (SWITCH, CONTROLLER, REPLAY, HOP)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _INIT_PID = 1
-_OTHER_LABS = "other labs"
+OTHER_LABS, _OF_THE_KERNEL = "other labs", "kernel"
+# Parents of the kernel's own threads: kthreadd, and of that nobody.
+_KERNEL = (0, 2)
 
 
 class Process(NamedTuple):
@@ -34,7 +36,7 @@ class Process(NamedTuple):
 
 
 class _Account(NamedTuple):
-    """owner: a component of the lab, STRANGERS or _OTHER_LABS."""
+    """owner: a component of the lab, STRANGERS or OTHER_LABS."""
 
     owner: str
     name: str
@@ -66,11 +68,11 @@ class Accounts:
     ends meanwhile is not taken for a stranger: look every few seconds.
 
     roles: pid -> component, of processes of this PID namespace; what they started is theirs. outside: a descriptor of the host's
-    /proc, None = only the lab is seen; lab_init: the name of the first process of a lab.
+    /proc, None = only the lab is seen; lab_names: of a lab's first process, and of the command that it belongs to.
     """
 
-    def __init__(self, roles: Mapping[int, str], outside: int | None, lab_init: str) -> None:
-        self._roles, self._outside, self._lab_init = roles, outside, lab_init
+    def __init__(self, roles: Mapping[int, str], outside: int | None, lab_names: Sequence[str]) -> None:
+        self._roles, self._outside, self._lab_names = roles, outside, lab_names
         self._inside: dict[tuple[int, int], _Account] = {}
         self._host: dict[tuple[int, int], _Account] = {}
         self._spaces: dict[tuple[int, int], str] = {}
@@ -105,11 +107,21 @@ class Accounts:
             for pid, p in processes.items()
         }
         space = {pid: text for (pid, _), text in self._spaces.items()}
-        labs = {space[pid] for pid, p in processes.items() if p.name == self._lab_init}
+        labs = {
+            space[pid]
+            for pid, p in processes.items()
+            if p.name in self._lab_names and space[pid] != space.get(_INIT_PID)
+        }
         for pid, p in processes.items():
             if space[pid] != own:
-                owner = _OTHER_LABS if space[pid] in labs else STRANGERS
+                owner = self._owner_outside(p, space[pid] in labs)
                 self._host[pid, p.began] = _Account(owner, p.name, pid, p.cpu_s)
+
+    def _owner_outside(self, p: Process, in_lab: bool) -> str:
+        """What the kernel does for itself it does for the labs, as far as anybody can tell: it is no stranger."""
+        if p.parent in _KERNEL:
+            return _OF_THE_KERNEL
+        return OTHER_LABS if in_lab or p.name in self._lab_names else STRANGERS
 
 
 def sampled(roles: Mapping[int, str]) -> tuple[float, ...]:

@@ -25,8 +25,8 @@ STRAY_FRAMES = 2
 # Over what a bucket's burst explains: a core that is taken away while frames leave lets some go after their time (seen on two
 # busy cores: 2 frames in half a second).
 MAX_EXCESS = 1.10
-# Cores that other processes used.
-MAX_OTHER_CORES = 0.5
+# Cores that other processes used; less where nothing was idle, since what they had there was the lab's.
+MAX_OTHER_CORES, MAX_OTHER_CORES_SATURATED, SATURATED_IDLE_SHARE = 0.5, 0.25, 0.01
 # Of the time, that a rank's process was stopped; times the median rank's own CPU time, and of the time at least.
 MAX_STOPPED_SHARE, SLOW_RANK_RATIO, SLOW_RANK_SHARE = 0.05, 1.5, 0.1
 
@@ -109,7 +109,7 @@ class Stranger:
 
 @dataclass(frozen=True)
 class Tables:
-    """All that is known. other_cores: that processes outside every lab used; None = not observed."""
+    """All that is known. other_cores: that processes outside every lab used, idle_share: of all cores; None = not observed."""
 
     fabric: Fabric
     inspection: Inspection | None = None
@@ -120,6 +120,7 @@ class Tables:
     ranks: Sequence[RankUse] = ()
     other_cores: float | None = None
     strangers: Sequence[Stranger] = ()
+    idle_share: float | None = None
 
 
 def diagnose(t: Tables) -> tuple[Diagnosis, ...]:
@@ -243,7 +244,8 @@ def _host_losses(t: Tables) -> Iterator[tuple[int, Diagnosis]]:
 
 
 def _hog(t: Tables) -> Iterator[Diagnosis]:
-    if t.other_cores is None or t.other_cores <= MAX_OTHER_CORES:
+    saturated = t.idle_share is not None and t.idle_share < SATURATED_IDLE_SHARE
+    if t.other_cores is None or t.other_cores <= (MAX_OTHER_CORES_SATURATED if saturated else MAX_OTHER_CORES):
         return
     most = sorted(t.strangers, key=lambda one: -one.cores)[:3]
     who = ", ".join(f"{one.name} ({one.pid}) {one.cores:.1f}" for one in most if one.cores > 0.05)

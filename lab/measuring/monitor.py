@@ -100,6 +100,7 @@ class Window:
     sampler_share: float = 0.0
     strangers: Sequence[Stranger] = ()
     ranks_s: float = 0.0
+    other_labs_cores: float = 0.0
     clock_drift: float = 0.0
 
     def bytes_by_intf(self) -> dict[str, int]:
@@ -304,7 +305,8 @@ class Monitor:
             sampler_share=took["sampler_s"] / span,
             strangers=end.usage.strangers_since(start.usage, span),
             clock_drift=abs(end.clock_offset_s - start.clock_offset_s) / span,
-            ranks_s=end.usage.by_owner.get(cpu.RANKS, 0.0) - start.usage.by_owner.get(cpu.RANKS, 0.0),
+            ranks_s=_used_s(start, end, cpu.RANKS),
+            other_labs_cores=_used_s(start, end, cpu.OTHER_LABS) / span,
         )
 
     def _run(self) -> None:
@@ -343,6 +345,10 @@ class Monitor:
         reading = _Reading(time.monotonic(), self._links.queues(), cpu.sampled(self._roles))
         with self._sampling:
             self._readings.append(reading)
+
+
+def _used_s(start: CpuTimes, end: CpuTimes, owner: str) -> float:
+    return end.usage.by_owner.get(owner, 0.0) - start.usage.by_owner.get(owner, 0.0)
 
 
 def _other_cores(start: CpuTimes, end: CpuTimes, took: Mapping[str, float]) -> float:

@@ -110,6 +110,7 @@ def diagnosed(
             ranks=ranks,
             other_cores=window.other_cores if other_cores is None else other_cores,
             strangers=window.strangers,
+            idle_share=window.idle_share,
         )
     )
 
@@ -124,6 +125,7 @@ def observed(lab: Lab, site: Site, window: Window, losses: Losses, diagnoses: tu
         idle_share=window.idle_share,
         switch_wait_share=window.switch_wait_share,
         steal_share=window.steal_share,
+        other_labs_cores=window.other_labs_cores,
         clock_drift=window.clock_drift,
         longest_gap_s=window.longest_gap_s,
         idle_queues=tuple(idle_queues(lab.fabric, lab.net.emulation.shapes, window)),

@@ -17,7 +17,7 @@ from lab import terminal
 from lab.errors import LabError
 from lab.machine import probes
 from lab.machine.bringup import Lab, lab_up
-from lab.machine.sandbox import INIT_NAME, Terminated, host_processes
+from lab.machine.sandbox import COMMAND_NAME, INIT_NAME, Terminated, host_processes
 from lab.measuring import cpu
 from lab.measuring.capturing import capturing
 from lab.measuring.live import View, live
@@ -237,7 +237,7 @@ def watched(lab: Lab) -> Iterator[Monitor]:
         roles[lab.controller.pid] = cpu.CONTROLLER
     if hop := lab.net.hop_pid:
         roles[hop] = cpu.HOP
-    accounts = cpu.Accounts(roles, host_processes(), INIT_NAME)
+    accounts = cpu.Accounts(roles, host_processes(), (INIT_NAME, COMMAND_NAME))
     with (
         closing(LinkSampler(lab.fabric)) as links,
         closing(Monitor(links, switch_intfs, lab.daemons.switch_pid, roles, accounts)) as monitor,

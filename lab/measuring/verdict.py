@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.kpis import CollisionBand, collision_band, flows_per_group, mmr, parallel_uplinks
-from lab.measuring.diagnosis import Diagnosis
+from lab.measuring.diagnosis import MAX_OTHER_CORES, Diagnosis
 from lab.planning.scale import MIN_FRAMES_PER_STEP
 from lab.rows import CircuitTotal, Level
 from topologies import Fabric, Port
@@ -82,6 +82,8 @@ class Evidence:
     idle_share: float | None = None
     switch_queue_frames: float | None = None
     switch_wait_share: float | None = None
+    # That other labs used.
+    other_labs_cores: float = 0.0
     steal_share: float | None = None
     sender_lateness_frames: float | None = None
     # The longest time in which no link moved a byte while sends were outstanding.
@@ -199,13 +201,18 @@ def _not_as_asked(e: Evidence) -> Iterator[str]:
 def _cpu_limited(e: Evidence) -> Iterator[str]:
     queue = e.switch_queue_frames
     if queue is not None and queue > MAX_SWITCH_QUEUE_FRAMES_INVALID:
-        yield f"CPU-limited: {_waited(queue)}"
+        yield f"CPU-limited: {_waited(queue)}{_beside_labs(e)}"
     if e.is_unharmed:
         return
     if e.idle_share is not None and e.idle_share < MIN_IDLE_SHARE:
-        yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least"
+        yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least{_beside_labs(e)}"
     if e.switch_wait_share is not None and e.switch_wait_share > MAX_SWITCH_WAIT_SHARE_INVALID:
         yield f"CPU-limited: the switch thread waited for a core {e.switch_wait_share:.0%} of the time"
+
+
+def _beside_labs(e: Evidence) -> str:
+    """Labs know of each other and divide the machine: that is no disturbance, but it may be too much for it."""
+    return f", other labs used {e.other_labs_cores:.1f} cores" if e.other_labs_cores > MAX_OTHER_CORES else ""
 
 
 def _stood_still(e: Evidence) -> Iterator[str]:

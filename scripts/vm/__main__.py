@@ -8,7 +8,6 @@ from pathlib import Path
 from vm import debian, guest, image
 from vm.box import make_box
 
-CANNOT = 77
 # -v: on an emulated CPU each takes a while, in which something should be seen.
 _TESTS = ("env", "VM_TEST=1", ".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "-v", "tests/vm")
 
@@ -34,7 +33,7 @@ def main() -> int:
         return guest.run(made, _TESTS if arguments.action == "test" else arguments.command)
     except debian.Failed as failed:
         print(f"vm.sh: {failed}", file=sys.stderr)
-        return CANNOT
+        return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

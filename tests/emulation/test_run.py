@@ -19,6 +19,7 @@ from tests.results_folder import COLUMNS, FILES
 # What a loaded machine may do to a row, and nothing else.
 LOAD = (
     "CPU", "core", "stood still", "late by", "for the switch thread", "predicted time", "hypervisor", "quantised", "sent again",
+    "nothing was seen",
 )  # fmt: skip
 
 

@@ -153,6 +153,12 @@ def test_a_hog_is_named_with_what_it_took() -> None:
     assert str(found) == "CPU hog python3 (4711): other processes used 1.0 cores: python3 (4711) 1.0"
 
 
+def test_less_is_a_hog_where_nothing_was_idle() -> None:
+    strangers = [Stranger("python3", 4711, 0.3)]
+    assert first(other_cores=0.3, strangers=strangers, idle_share=0.2) == ("", "")
+    assert first(other_cores=0.3, strangers=strangers, idle_share=0.002) == ("CPU hog", "python3 (4711)")
+
+
 def test_a_slow_rank_is_one_that_was_stopped_or_that_computed_for_longer_than_the_others() -> None:
     even = [RankUse(rank, f"h{rank + 1}", 0.2, 0.0) for rank in range(4)]
     assert first(ranks=[*even[:3], RankUse(3, "h4", 0.1, 0.5)]) == ("slow rank", "3 (h4)")

@@ -219,6 +219,13 @@ def test_a_link_that_was_not_as_asked_is_named_before_what_follows_from_it() -> 
     assert [r.split(" ")[0] for r in verdict.reasons] == ["unshaped", "wrong", "CPU", "faster"]
 
 
+def test_other_labs_are_named_where_the_machine_was_too_small_for_all() -> None:
+    beside = FINE | {"idle_share": 0.0, "measured_to_predicted": 1.13, "other_labs_cores": 1.24}
+    assert judge(Evidence(**beside)).reason == (
+        "CPU-limited: the machine was 0.0% idle, 5% is the least, other labs used 1.2 cores"
+    )
+
+
 def test_four_links_that_were_not_as_asked_are_three_and_a_number() -> None:
     verdict = judge(Evidence(**(FINE | {"diagnoses": (UNSHAPED,) * 4})))
     assert verdict.reasons[3:] == ("and 1 more links or circuits that were not as asked",)
