@@ -61,8 +61,8 @@ def _key() -> str:
     digest = hashlib.sha256()
     for name in _SET_UP_BY:
         digest.update((ROOT / name).read_bytes())
-    # As scripts/setup.sh has it: settings of the checkers come after the dependencies.
-    digest.update((ROOT / "pyproject.toml").read_bytes().partition(b"[tool.ruff]")[0])
+    # What tools read, the list of our own packages too, comes after the dependencies and changes nothing in the environment.
+    digest.update((ROOT / "pyproject.toml").read_bytes().partition(b"[tool.")[0])
     return f"image-{digest.hexdigest()[:16]}"
 
 
