@@ -22,7 +22,7 @@ from lab.planning.reach import b_acc_mbps
 from lab.planning.roofline import Cut, worst_cut
 from lab.planning.scale import Scale
 from lab.planning.site import MAX_RANKS, Site, site
-from topologies import topology
+from topologies import TOPOLOGIES, topology
 from traffic.conventions import ELEMENT_BYTES, buffer_elements, bus_factor, sizes
 from traffic.layout import Layout
 from traffic.outline import AllPairs, Outline, Phase, outline
@@ -38,7 +38,9 @@ _NOT_OUTLINED = (
 
 
 def is_large(e: Experiment) -> bool:
-    """More ranks than a schedule is written down for."""
+    """More ranks than a schedule is written down for. A fabric of the user's own says how many only when it is built."""
+    if e.ranks is None and e.topology.partition(":")[0] not in TOPOLOGIES:
+        return False
     return (topology(e.topology).closed_form().hosts if e.ranks is None else e.ranks) > MAX_RANKS
 
 
