@@ -300,7 +300,8 @@ class RunRecord:
     """Everything that goes into a results folder; rows are added as they come, so that an interrupted run keeps them.
 
     experiment, fabric (what `describe` gives, with 'graph'), scale, machine: plain data for the manifest.
-    hosts: rank -> host name; helpers: the algorithm's, and roofline: what it is made of, in words; notes: sentences for the
+    hosts: rank -> host name; helpers: the algorithm's, and roofline: what it is made of, in words; prediction_sha256: of
+    prediction.json, as it was written before the first packet; notes: sentences for the
     reader, e.g. on collisions; findings: what was wrong with the fabric or beside it, by row: size_bytes, kind, element, detail.
     """
 
@@ -312,6 +313,7 @@ class RunRecord:
     helpers: str = ""
     command: tuple[str, ...] = ()
     roofline: str = ""
+    prediction_sha256: str = ""
     started: str = ""
     ended: str = ""
     complete: bool = False

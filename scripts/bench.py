@@ -43,6 +43,8 @@ GROUPS = {
     "default": Group("collectives:default", 200, "run_topo.py as it is: 60 s from command to table, every row ok"),
     "jct50": Group("collectives:jct50", 420, "ring all-reduce, 16 hosts at 50 Mbit/s, against roofline and prediction"),
     "jct100": Group("collectives:jct100", 420, "the same at 100 Mbit/s"),
+    "accuracy": Group("predicted:accuracy", 3600, "five fabrics x four algorithms at 20 Mbit/s, against their predictions"),
+    "predict": Group("predicted:predict", 900, "predictions of 16 384 ranks, and of 1024 by the fluid model"),
     "model": Group("collectives:model", 1200, "each algorithm at 20 Mbit/s, against its prediction"),
     "engine": Group("engine:engine", 120, "small messages over loopback; a schedule of 1024 ranks built and checked"),
     "goodput": Group("goodput:goodput", 240, "one TCP flow at 50 and 100 Mbit/s, against iperf3", ("iperf3",)),

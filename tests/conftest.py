@@ -7,10 +7,15 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from lab.machine import probes
 from topologies import ovs_daemons
+
+# How long an example takes says something about the machine, nothing about what is tested.
+hypothesis.settings.register_profile("timeless", deadline=None)
+hypothesis.settings.load_profile("timeless")
 
 EMULATION, VM = (Path(__file__).parent / name for name in ("emulation", "vm"))
 

@@ -21,6 +21,9 @@ def ecmp(fabric: Fabric, down: frozenset[int]) -> dict[str, SwitchRules]:
 
 
 def spread(switch: Node, _prefix: int, ports: tuple[int | None, ...]) -> tuple[Forward, GroupRule | None]:
+    return only_port(ports) or Bundle(basis_of(switch), ports), None
+
+
+def basis_of(switch: Node) -> int:
     # The wire format has 16 bits for the basis.
-    basis = (switch.dpid or 0) & 0xFFFF
-    return only_port(ports) or Bundle(basis, ports), None
+    return (switch.dpid or 0) & 0xFFFF

@@ -23,9 +23,12 @@ from lab.reporting import results
 from lab.rows import Output, RowResult
 from topologies import Refused
 from topologies.units import format_size
+from traffic.collectives.rail_ring import NAME as RAIL_RING
 from traffic.placement import hb_domains
 
 ALL = "all"
+# Without HB domains they are others.
+_OF_DOMAINS = (FORWARDING, RAIL_RING)
 _FAILED, _INTERRUPTED = 3, (130, 143)
 _TYPES = get_type_hints(RowResult)
 
@@ -50,8 +53,8 @@ def each(experiment: Experiment) -> tuple[list[Plan], dict[str, str]]:
                 raise
             left_out[name] = str(refusal)
             continue
-        if text == ALL and name == FORWARDING and not hb_domains(planned.fabric, planned.members):
-            left_out[name] = f"{planned.fabric.name} has no HB domains to forward in"
+        if text == ALL and name in _OF_DOMAINS and not hb_domains(planned.fabric, planned.members):
+            left_out[name] = f"{planned.fabric.name} has no HB domains"
         else:
             found.append(planned)
     if not found:

@@ -24,6 +24,7 @@ from lab.reporting.nccl_debug import ours
 from lab.reporting.sources import Row, Source, read
 from topologies import Refused
 from topologies.units import format_rate
+from traffic.collectives.rail_ring import NAME as RAIL_RING
 from traffic.placement import hb_domains
 
 _MAX_SOURCES = 26
@@ -162,7 +163,7 @@ def _others(
 ) -> Iterator[Hypothesis]:
     """What else could have made the times: other algorithms, fewer or more connections, the same hash everywhere."""
     for other in traffic.COLLECTIVES[asked.collective]:
-        is_ring = other == FORWARDING and not hb_domains(planned.fabric, planned.members)
+        is_ring = other in (FORWARDING, RAIL_RING) and not hb_domains(planned.fabric, planned.members)
         if {other} != set(by_size.values()) and other not in _PARAMETER_SERVERS and not is_ring:
             cause = f"wrong algorithm: as {other} at every size"
             yield from _hypothesis(asked, dict.fromkeys(by_size, other), base, progress, cause)

@@ -28,7 +28,7 @@ from lab.measuring.switching import all_the_time
 from lab.planning import sending
 from lab.planning.announcing import to_announce
 from lab.planning.capture_points import CapturePoint
-from lab.planning.forecast import Forecast
+from lab.planning.forecast import Forecast, stated
 from lab.planning.helpers import told
 from lab.planning.plan import Plan, endpoints
 from lab.planning.scale import Scale
@@ -66,6 +66,7 @@ def run(
     if folder is None:
         name, collective = plan.fabric.name, plan.collective
         folder = results.new_folder(Path("results"), name, collective, datetime.now().astimezone())
+    record.prediction_sha256 = results.write_prediction(folder, stated(expected, scale))
     with (
         ending() as how,
         _lab(plan, scale, progress) as lab,

@@ -31,7 +31,7 @@ class LevelWalk:
             self._step(level)
         # Sends of different levels that meet on a link at one time are not seen to share it: its bytes are a lower bound.
         busy = float((self._wire.carried * self._byte_s - self._burst_s).max(initial=0.0))
-        return prediction(self._fabric, self._paths, self._wire, max(float(self._arrived.max()), busy))
+        return prediction(self._fabric, self._paths, self._wire, max(float(self._arrived.max()), busy), "levels")
 
     def _step(self, level: Ints) -> None:
         start = self._start_of(level)

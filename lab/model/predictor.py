@@ -9,9 +9,8 @@ from lab.model.wire import Paths, Sends, Way, Wire, shares
 from topologies.fabric import Fabric
 from traffic.schedule import Connection
 
-# The fluid model takes about a millisecond of CPU time for each time at which something happens, which is up to twice as
-# many times as there are sends; a ring of 64 ranks has 8064.
-MAX_FLUID_SENDS = 10_000
+# All of a ring of 1024 ranks; a million sends take the fluid model some 20 s of CPU time.
+MAX_FLUID_SENDS = 2_200_000
 # Of a training step, for which there is no other model: its groups do the same at one time (35 688 operations of 16 ranks: 6 s).
 MAX_STEP_SENDS = 40_000
 
@@ -38,28 +37,28 @@ def predict(
     host) costs nothing. Of more sends than the fluid model follows, with computing between them, only the bytes are known: the
     seconds are nan.
     """
+    back = _ways_back(fabric, paths) if ack_paths is None else ack_paths
+    return predict_over(fabric, sends, Paths.of(sends.connections, paths, back), mtu, latency=latency)
+
+
+def predict_over(
+    fabric: Fabric, sends: Sends, links: Paths, mtu: int, *, latency: Latency = DEFAULT_LATENCY
+) -> Prediction:
+    """The same with the paths as arrays."""
     if len(sends) == 0:
         return Prediction(0.0, "", {})
-    back = _ways_back(fabric, paths) if ack_paths is None else ack_paths
-    links = Paths.of(sends.connections, paths, back)
     computes = bool(sends.calc_s.any())
     if len(sends) <= (MAX_STEP_SENDS if computes else MAX_FLUID_SENDS):
         return Fluid(fabric, sends, links, mtu, latency).run()
     if computes:
         # Levels know no computing beside sending.
-        return prediction(fabric, links, Wire(fabric, sends, links, mtu), math.nan)
+        return prediction(fabric, links, Wire(fabric, sends, links, mtu), math.nan, "bytes only")
     return LevelWalk(fabric, sends, links, mtu, latency).run()
 
 
-def busiest_link_s(
-    fabric: Fabric,
-    sends: Sends,
-    paths: Mapping[Connection, Way],
-    ack_paths: Mapping[Connection, Way],
-    mtu: int,
-) -> float:
+def busiest_link_s(fabric: Fabric, sends: Sends, links: Paths, mtu: int) -> float:
     """The time that the fullest link needs for its bytes: a lower bound, whatever waits for what."""
-    wire = Wire(fabric, sends, Paths.of(sends.connections, paths, ack_paths), mtu)
+    wire = Wire(fabric, sends, links, mtu)
     return float((wire.carried / wire.rate_bytes_s).max(initial=0.0))
 
 

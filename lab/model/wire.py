@@ -5,6 +5,7 @@ CSR: row i of a table of lists is items[start[i]:start[i + 1]].
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -141,6 +142,13 @@ class Ways:
         lengths = np.diff(self.start)[connections]
         at = ranges(self.start[connections], lengths)
         return Crossed(self.link[at], np.repeat(np.arange(len(connections)), lengths), self.share[at])
+
+    def rows(self, ports: Sequence[Port]) -> list[Way]:
+        """By connection; ports: of each link its egress."""
+        whole = bool((self.share == 1).all())
+        each, part = [ports[i] for i in self.link.tolist()], self.share.tolist()
+        ends = pairwise(self.start.tolist())
+        return [each[a:b] if whole else dict(zip(each[a:b], part[a:b], strict=True)) for a, b in ends]
 
 
 @dataclass(frozen=True)

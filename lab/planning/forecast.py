@@ -1,32 +1,27 @@
 """What a run should show, known before its first packet: every flow's path, and from it the predicted time.
 
-A path is a walk through the policy's rules with Open vSwitch's own hash; with packets sprayed, a walk for each source port
-that they leave by in turn. It is unknown where the controller is the user's, where the policy leaves the choice to a hash that
-nobody can compute, where it follows measured load, or where it changes with pauses; then there is no prediction, and the
-reason says so.
+Where a path is unknown (lab/planning/ways.py says when) there is no prediction, and the reason says so.
 """
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from controller import rules_of
-from controller.dataplane import DataPlane, DataPlaneError, Unpredictable
-from controller.flow import Flow
-from controller.policy import Reactive
 from lab.errors import LabError
-from lab.model.fluid import Prediction
-from lab.model.predictor import MAX_STEP_SENDS, busiest_link_s, predict
-from lab.model.wire import Way, queue_pair_connection, shares
+from lab.model.fluid import DEFAULT_LATENCY, Prediction
+from lab.model.predictor import MAX_STEP_SENDS, busiest_link_s, predict_over
+from lab.model.wire import Paths, Way, queue_pair_connection
 from lab.planning import sending
-from lab.planning.announcing import flow_of, routing
 from lab.planning.credits import credits_of
-from lab.planning.experiment import Experiment
 from lab.planning.plan import Plan, Size, wire_flows
 from lab.planning.scale import Scale
+from lab.planning.ways import Unknown, ways
+from lab.planning.workload import step_columns
+from lab.rows import json_value
 from topologies import Fabric
 from topologies.shaping import Shape, shapes
 from traffic.schedule import Connection
@@ -35,33 +30,47 @@ from traffic.workloads.report import StepReport
 
 # A connection is given up after 15 s.
 MAX_ROUND_TRIP_S = 10.0
-# Through the rules: one takes 50 to 200 us.
-_MAX_WALKS = 20_000
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """paths: connection -> egress port of every hop, or with packets sprayed the share that leaves by each; each queue pair is a
-    connection; ack_paths: connection -> the way back."""
+    """ways: of the plan's connections, each queue pair as one; None where they are unknown, and why."""
 
     plan: Plan
     emulated: Fabric
-    paths: Mapping[Connection, Way] = field(default_factory=dict)
-    ack_paths: Mapping[Connection, Way] = field(default_factory=dict)
+    ways: Paths | None = None
     unknown: str = ""
+    _made: dict[tuple[Size, Scale], Prediction] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def paths(self) -> Mapping[Connection, Way]:
+        """connection -> egress port of every hop, or with packets sprayed the share that leaves by each."""
+        return self._by_connection(self.ways.forth.rows(self.ways.ports)) if self.ways else {}
+
+    @cached_property
+    def ack_paths(self) -> Mapping[Connection, Way]:
+        """connection -> the way back."""
+        return self._by_connection(self.ways.back.rows(self.ways.ports)) if self.ways else {}
+
+    def _by_connection(self, found: Sequence[Way]) -> dict[Connection, Way]:
+        qps = self.plan.experiment.qps
+        over = [queue_pair_connection(c, i, qps) for c in self.plan.schedule.connections for i in range(qps)]
+        return dict(zip(over, found, strict=True))
 
     def prediction(self, size: Size, scale: Scale) -> Prediction | None:
-        if self.unknown:
+        """Made once for each size and scale."""
+        if self.ways is None:
             return None
-        sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
-        return predict(self.emulated, sends, self.paths, mtu, ack_paths=self.ack_paths)
+        if (size, scale) not in self._made:
+            sends, mtu = self.plan.sends(size.count, scale.time_dilation), self.plan.experiment.mtu
+            self._made[size, scale] = predict_over(self.emulated, sends, self.ways, mtu)
+        return self._made[size, scale]
 
     def busiest_link_s(self, size: Size, scale: Scale) -> float:
         """Hardware seconds for which the fullest link is busy in one iteration: no schedule ends sooner. Paths must be known."""
+        assert self.ways
         sends = self.plan.sends(size.count, scale.time_dilation)
-        return scale.hardware_s(
-            busiest_link_s(self.emulated, sends, self.paths, self.ack_paths, self.plan.experiment.mtu)
-        )
+        return scale.hardware_s(busiest_link_s(self.emulated, sends, self.ways, self.plan.experiment.mtu))
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
@@ -107,69 +116,61 @@ class Forecast:
 
 
 def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
-    """Walk every flow and the acknowledgements that come back. Raises LabError when the policy drops one of them."""
-    if planned.experiment.controller:
-        return Forecast(planned, emulated, unknown="the controller is not ours, so the paths are not known")
-    if planned.experiment.spread == "flowlet":
-        return Forecast(
-            planned, emulated, unknown="with --spread flowlet paths follow pauses, which nobody knows before"
-        )
-    if planned.experiment.rate_limit_mbps is not None:
-        return Forecast(
-            planned, emulated, unknown="--rate-limit holds senders back, the model knows the links' rates alone"
-        )
-    if planned.circuits and len(planned.circuits.slices) > 1:
-        return Forecast(planned, emulated, unknown="circuits change while it runs")
-    chosen = routing(planned, emulated)
-    if isinstance(chosen, Reactive):
-        return Forecast(planned, emulated, unknown=f"{planned.experiment.routing} moves flows while they run")
-    plane = DataPlane(emulated, rules_of(chosen, emulated))
-    walk = _Walk(planned.experiment, emulated, plane, len(flows))
-    paths: dict[Connection, Way] = {}
-    ack_paths: dict[Connection, Way] = {}
-    for f in flows:
-        there = flow_of(f)
-        back = Flow(f.dst_ip, f.src_ip, f.proto, f.dst_port, f.src_port)
-        try:
-            of = queue_pair_connection(f.connection, f.qp, planned.experiment.qps)
-            paths[of], ack_paths[of] = walk.way(there), walk.way(back, acknowledges=True)
-        except Unpredictable:
-            unknown = f"{planned.experiment.routing} leaves the choice of path to a hash that cannot be computed"
-            return Forecast(planned, emulated, unknown=unknown)
-        except DataPlaneError as error:
-            raise LabError(f"routing {planned.routing} does not carry this traffic: {error}") from None
-    return Forecast(planned, emulated, paths, ack_paths)
+    """Find every flow's path and that of the acknowledgements that come back. Raises LabError when the policy drops one."""
+    try:
+        return Forecast(planned, emulated, ways(planned, emulated, flows))
+    except Unknown as unknown:
+        return Forecast(planned, emulated, unknown=str(unknown))
 
 
-class _Walk:
-    """Flows' ways, each packet's where they are sprayed. Of many flows not every turn is walked: they make up for each other."""
+def row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:
+    """What `predict` shows of a size, by column."""
+    roofline = expected.roofline_s(size, scale)
+    predicted_s = scale.hardware_s(found.seconds) if found else math.nan
+    return {
+        "size_bytes": size.size_bytes,
+        "emulated_bytes": size.emulated_bytes,
+        "roofline_s": roofline,
+        "predicted_s": predicted_s,
+        "ratio": predicted_s / roofline,
+        "busbw_gbytes_s": size.emulated_bytes * scale.size_scale / predicted_s * expected.plan.algo_factor / 1e9,
+        "bottleneck": found.bottleneck if found else "",
+        "model": found.model if found else "",
+        **step_columns(expected.jobs(found, scale), expected.plan.workload),
+    }
 
-    def __init__(self, e: Experiment, emulated: Fabric, plane: DataPlane, n_flows: int) -> None:
-        self._e, self._plane = e, plane
-        self._turns = max(1, _MAX_WALKS // (2 * max(n_flows, 1)))
-        self._sprayed_ips = {emulated.scale_out_port(host.name).ip for host in emulated.hosts}
 
-    def way(self, flow: Flow, *, acknowledges: bool = False) -> Way:
-        as_one = acknowledges and not sending.spreads_acknowledgements(self._e)
-        if self._e.spread == "flow" or as_one or flow.src_ip not in self._sprayed_ips:
-            return self._plane.path(flow)
-        turns = [replace(flow, src_port=p) for p in sending.source_ports(self._e, flow.src_port)[: self._turns]]
-        crossed = Counter(port for turn in turns for port in self._plane.path(turn))
-        return {port: n / len(turns) for port, n in crossed.items()}
+def stated(expected: Forecast, scale: Scale) -> dict[str, Any]:
+    """What is expected of every size, with what it was reckoned with: plain data, for before the first packet."""
+    rows = [row(expected, size, expected.prediction(size, scale), scale) for size in expected.plan.sizes(scale)]
+    return {
+        "unknown": expected.unknown,
+        "latency": {
+            "per_hop_s": DEFAULT_LATENCY.per_hop_s,
+            "end_s": DEFAULT_LATENCY.end_s,
+            "calibrated_on": "two hosts over one switch and over three, none of them of this fabric",
+        },
+        "rows": [{name: json_value(value) for name, value in one.items()} for one in rows],
+    }
 
 
 def require_short_ways(expected: Forecast, scale: Scale) -> None:
     """Refuses round trips so long, as emulated, that no connection would be made in its time."""
-    hosts = expected.plan.hosts
-    for (src, dst, channel), there in expected.paths.items():
-        way = (*shares(there), *shares(expected.ack_paths[src, dst, channel]))
-        delay_s = sum(expected.emulated.link_of(port.intf).delay_us * share for port, share in way) * 1e-6
-        if delay_s > MAX_ROUND_TRIP_S:
-            raise LabError(
-                f"a round trip {hosts[src]} -> {hosts[dst]} would take {delay_s:g} s here, more than "
-                f"{MAX_ROUND_TRIP_S:g} s: the delays x {scale.time_dilation:g}; use shorter ones, larger sizes, or a --scale "
-                "RATE:SIZE whose factors are closer to each other"
-            )
+    if not expected.ways:
+        return
+    p, hosts, n = expected.ways, expected.plan.hosts, len(expected.ways.forth.start) - 1
+    delay_s = np.array([expected.emulated.link_of(port.intf).delay_us for port in p.ports]) * 1e-6
+    trip_s = np.zeros(n)
+    for link, flow, share in (p.forth.of(np.arange(n)), p.back.of(np.arange(n))):
+        trip_s += np.bincount(flow, delay_s[link] * share, n)
+    longest = int(np.argmax(trip_s))
+    if trip_s[longest] > MAX_ROUND_TRIP_S:
+        src, dst, _ = expected.plan.schedule.connections[longest // expected.plan.experiment.qps]
+        raise LabError(
+            f"a round trip {hosts[src]} -> {hosts[dst]} would take {trip_s[longest]:g} s here, more than "
+            f"{MAX_ROUND_TRIP_S:g} s: the delays x {scale.time_dilation:g}; use shorter ones, larger sizes, or a --scale "
+            "RATE:SIZE whose factors are closer to each other"
+        )
 
 
 def forecast_of(planned: Plan, scale: Scale) -> Forecast:

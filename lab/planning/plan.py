@@ -326,7 +326,7 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def endpoints(planned: Plan, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
+def endpoints(planned: Site, emulated: Fabric, netns: Mapping[str, str] | None = None) -> list[Endpoint]:
     """Rank by rank, where its sockets are."""
     at = planned.interfaces
     found = []

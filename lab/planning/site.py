@@ -168,7 +168,7 @@ class Site:
         )
 
 
-def site(experiment: Experiment) -> Site:
+def site(experiment: Experiment, most_ranks: int = MAX_RANKS) -> Site:
     """The fabric and the ranks' places on it. Refuses, as topologies.Refused, what cannot be built as asked."""
     if experiment.loss_percent == 100:
         raise LabError("loss 100% lets nothing through: use less")
@@ -177,8 +177,8 @@ def site(experiment: Experiment) -> Site:
     _check_jitter(experiment, fabric)
     _ask_policy(experiment, fabric)
     ranks = len(fabric.accelerators) if experiment.ranks is None else experiment.ranks
-    if ranks > MAX_RANKS:
-        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {MAX_RANKS} or fewer")
+    if ranks > most_ranks:
+        raise LabError(f"{ranks} ranks are too many to plan for: use --ranks {most_ranks} or fewer")
     hosts = tuple(place(fabric, ranks, experiment.placement, experiment.seed))
     return Site(experiment, made, fabric, hosts)
 

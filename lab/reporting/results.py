@@ -5,6 +5,7 @@ keeps its rows. Files made under sudo belong to the user who called it.
 """
 
 import csv
+import hashlib
 import json
 import math
 import re
@@ -56,6 +57,20 @@ def write(folder: Path, record: RunRecord) -> None:
         raise files.unwritable(folder, error) from None
 
 
+def write_prediction(folder: Path, stated: Mapping[str, Any]) -> str:
+    """prediction.json, before anything is measured; returns its SHA-256. Makes the folder where it is missing.
+
+    Raises LabError.
+    """
+    text = _json(dict(stated))
+    try:
+        files.make_parents(folder)
+        files.write_text(folder / "prediction.json", text)
+    except OSError as error:
+        raise files.unwritable(folder, error) from None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def write_report(folder: Path) -> Path:
     """report.html, made of what stands in the folder. Raises LabError."""
     # Only who writes a report waits for the plotting library.
@@ -93,6 +108,7 @@ def manifest(record: RunRecord) -> dict[str, Any]:
         "experiment": record.experiment,
         "scale": record.scale,
         "roofline": record.roofline,
+        **({"prediction_sha256": record.prediction_sha256} if record.prediction_sha256 else {}),
         "machine": record.machine,
         "ranks": list(record.hosts),
         "helpers": record.helpers,

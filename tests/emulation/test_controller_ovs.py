@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controller import POLICIES, client, fits, policy, rules_of
 from controller.dataplane import DataPlane
 from controller.demand import Demand, to_plain
 from controller.flow import TCP, UDP, Flow
+from controller.many_flows import FlowTable, egress_ports, numbers_of, table_of
 from tests.emulation.ovs_sandbox import (
     REST,
     build,
@@ -33,6 +35,7 @@ from tests.emulation.ovs_sandbox import (
     stop_vswitchd,
 )
 from tests.emulation.waiting import wait_for
+from topologies import topology
 from topologies.builder import FabricBuilder
 from topologies.dragonfly import Dragonfly
 from topologies.fabric import Fabric, Port
@@ -122,6 +125,32 @@ def trace_through_tables(policy_name: str, n: int) -> dict[str, Any]:
                 if traced != egress.intf:
                     different.append(f"{flow}: trace {traced}, computed {egress.intf}")
         return {"different": different, "hops": n_hops, "installed": client.rules(REST), "policy": client.policy(REST)}
+
+
+def trace_many_flows(name: str, n: int) -> dict[str, Any]:
+    """The predictor's table of next hops against Open vSwitch, hop by hop, for flows with random ends and ports."""
+    fabric = topology(name).build()
+    build(fabric)
+    rng = random.Random(11)
+    with controller(fabric):
+        ready()
+        table = table_of(policy("ecmp"), fabric)
+        assert table is not None
+        hosts = [fabric.scale_out_port(host.name).ip or "" for host in fabric.hosts]
+        pairs = [rng.sample(hosts, 2) for _ in range(n)]
+        ports = [(rng.randrange(1, 65536), rng.randrange(1, 65536)) for _ in range(n)]
+        src, dst = (numbers_of([pair[end] for pair in pairs]) for end in (0, 1))
+        src_port, dst_port = (np.array([pair[end] for pair in ports]) for end in (0, 1))
+        start, links = table.paths(FlowTable(src, dst, src_port, dst_port, UDP))
+        different, n_hops = [], 0
+        for (a, b), (sport, dport), first, end in zip(pairs, ports, start[:-1], start[1:], strict=True):
+            flow, way = Flow(a, b, UDP, sport, dport), egress_ports(fabric, links[first:end])
+            for before, egress in itertools.pairwise(way):
+                traced, _ = traced_output(egress, fabric.peer(before), flow, fabric.gateway_mac)
+                n_hops += 1
+                if traced != egress.intf:
+                    different.append(f"{flow}: trace {traced}, computed {egress.intf}")
+        return {"different": different, "hops": n_hops}
 
 
 def on_one_uplink(fabric: Fabric) -> dict[str, Flow]:
@@ -467,6 +496,13 @@ def test_computed_paths_are_those_of_open_vswitch() -> None:
     assert result["different"] == []
     # Two pods, two directions each way: every one of the 2 x 2 ways in both directions was met.
     assert result["ways"] == 8
+
+
+@pytest.mark.parametrize("name", ["spine-leaf:spines=3,leaves=3,hosts_per_leaf=2", "fat-tree:k=4", "dragonfly"])
+def test_paths_of_many_flows_at_once_are_those_of_open_vswitch(name: str) -> None:
+    result = run(trace_many_flows, name, 60)
+    assert result["different"] == []
+    assert result["hops"] > 2 * 60
 
 
 @pytest.mark.parametrize("name", ["valiant", "ugal", "k-shortest"])

@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab.model import fluid
 from lab.model.fluid import Fluid, Latency, max_min
 from lab.model.level_walk import LevelWalk
 from lab.model.wire import Crossed, Paths, Sends
+from lab.planning.experiment import load
+from lab.planning.forecast import forecast_of
+from lab.planning.plan import plan
+from lab.planning.scale import Scale
 from topologies import Fabric, Port, topology
 from traffic.framing import rocev2, tcp
 from traffic.schedule import Connection
@@ -173,3 +178,22 @@ def test_both_models_agree_where_no_link_is_shared() -> None:
     )
     assert fluid.seconds == pytest.approx(levels.seconds, rel=2e-3)
     assert fluid.bytes_by_intf == levels.bytes_by_intf
+
+
+def test_many_sends_are_followed_in_fewer_events_and_take_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairwise all-to-all of 20 ranks over shared uplinks, in which no two connections are in step."""
+    experiment = load(None, {"topology": "spine-leaf:spines=4,leaves=4,hosts_per_leaf=5", "collective": "all_to_all"})
+    planned, scale = plan(experiment), Scale(8000, 64)
+    count, expected = planned.sizes(scale)[0].count, forecast_of(planned, scale)
+    assert expected.ways is not None
+    seconds, events = [], []
+    for most in (len(planned.schedule), 0):
+        monkeypatch.setattr(fluid, "FINE_SENDS", most)
+        model = Fluid(expected.emulated, planned.sends(count, scale.time_dilation), expected.ways, experiment.mtu)
+        found = model.run()
+        seconds.append(found.seconds)
+        events.append(len(np.unique(model.arrived_s)))
+        carried = found.bytes_by_intf
+    assert seconds[1] == pytest.approx(seconds[0], rel=0.04)
+    assert events[1] * 3 < events[0]
+    assert found.seconds >= max(n * 8e-6 / expected.emulated.link_of(i).rate_mbps for i, n in carried.items()) * 0.99

@@ -195,8 +195,8 @@ def test_a_run_over_rails_that_nothing_joins_is_refused_with_the_first_pairs(sca
         planned(topology="rail-only", algorithm="ring", scale=scale)
     assert str(refused.value) == (
         "all_reduce by ring has 4 of 16 pairs that the scale-out network of rail-only does not join, first s1g4 -> s2g1, "
-        "s2g4 -> s3g1, s3g4 -> s4g1: use --algorithm hierarchical, halving-doubling, doubling-halving or "
-        "recursive-doubling, or another --topology"
+        "s2g4 -> s3g1, s3g4 -> s4g1: use --algorithm hierarchical, halving-doubling, doubling-halving, "
+        "recursive-doubling or rail-ring, or another --topology"
     )
 
 

@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_imported(capsys: pytest.CaptureFixture[str], file
         assert said in refused(capsys, file, *arguments)
 
 
-@pytest.mark.parametrize("spec", ["nosuch.py", "nosuch.py:X", "mine.toml", "./mine.py:"])
+@pytest.mark.parametrize("spec", ["nosuch.py", "nosuch.py:X", "./mine.py:"])
 def test_a_file_that_is_none(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     line = refused(capsys, "", "check", spec)
     assert repr(spec) in line and "FILE.py" in line
