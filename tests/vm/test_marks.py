@@ -22,6 +22,7 @@ from topologies.fabric import Fabric
 from topologies.impairments import Impairments
 from topologies.netlink import Request
 from topologies.spine_leaf import SpineLeaf
+from topologies.tcp import Tcp
 
 SO_RCVBUFFORCE = 33
 RTM_NEWQDISC, CREATE_REPLACE = 36, 0x500
@@ -158,7 +159,7 @@ def incast_of_two(lab: Lab) -> dict[str, Any]:
 def test_dctcp_meets_marks_in_place_of_drops() -> None:
     sh("modprobe tcp_dctcp")
     found = in_lab(
-        INCAST, incast_of_two, congestion_control="dctcp", impairments=Impairments(ecn_threshold_us=20_000.0)
+        INCAST, incast_of_two, tcp=Tcp(congestion_control="dctcp"), impairments=Impairments(ecn_threshold_us=20_000.0)
     )
     assert found["name"] == "dctcp"
     assert found["drops"] == 0
