@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Lock
 
 from topologies import (
+    host_routes,
+    lost_frames,
     namespaces,
     netlink,
     netlink_readings,
@@ -23,7 +25,6 @@ from topologies import (
     ovs_sockets,
     wires,
 )
-from topologies.addressing import FABRIC_NETWORK
 from topologies.delay_line import Report
 from topologies.egress import EgressPrograms
 from topologies.errors import EmulationError, TopologyError, unknown
@@ -243,6 +244,10 @@ class Emulation:
         netlink.apply(requests)
         self._attach_programs(port.intf for port in self.fabric.ports_of(host))
 
+    def _routes(self, port: Port, index: int) -> Iterator[Request]:
+        tcp = self.tcp.congestion_control, self._least_timeout_ms
+        return host_routes.requests(self.fabric, port, index, self.addressing, *tcp)
+
     def _attach_programs(self, intfs: Iterable[str]) -> None:
         """To those of the interfaces that have one; all of the calling thread's namespace."""
         for intf in intfs:
@@ -250,30 +255,6 @@ class Emulation:
                 self._programs.attach(intf, self.shapes[intf])
             if self._spray and intf in self._spray:
                 self._spray.attach(intf)
-
-    def _routes(self, port: Port, index: int) -> Iterator[Request]:
-        """The host's one route out of this interface and what it must know of the other side."""
-        gateway = self.fabric.gateway_ip if self.addressing == "l3" else None
-        for network in self._networks(port):
-            yield netlink_requests.route(index, network, gateway, self.tcp.congestion_control, self._least_timeout_ms)
-        if gateway:
-            yield netlink_requests.neighbour(index, gateway, self.fabric.gateway_mac)
-        else:
-            for other in self._reachable(port):
-                if other.ip and other.mac:
-                    yield netlink_requests.neighbour(index, other.ip, other.mac)
-
-    def _networks(self, port: Port) -> list[str]:
-        """The whole fabric through the scale-out NIC; through a scale-up interface only its own domain."""
-        if port == self.fabric.scale_out_port(port.node):
-            return [str(FABRIC_NETWORK)]
-        return [f"{other.ip}/32" for other in self._reachable(port) if other.ip]
-
-    def _reachable(self, port: Port) -> list[Port]:
-        if port == self.fabric.scale_out_port(port.node):
-            ports = (self.fabric.scale_out_port(h.name) for h in self.fabric.hosts)
-            return [p for p in ports if p.node != port.node]
-        return domain_ports(self.fabric, port)
 
     def _add_bridges(self, switches: Sequence[Node]) -> int:
         bridges = [
@@ -364,34 +345,15 @@ class Emulation:
 
     def host_drops(self) -> dict[str, int]:
         """Frames that the queues of the hosts' interfaces dropped since the start: interface -> frames."""
-
-        def drops(host: str) -> dict[str, int]:
-            mine = {port.intf for port in self.fabric.ports_of(host)}
-            return {intf: n for intf, n in netlink_readings.qdisc_drops().items() if intf in mine}
-
-        found = namespaces.each(((h.name, h.name) for h in self.fabric.hosts), drops)
-        return {intf: n for host in found for intf, n in host.items()}
+        return lost_frames.in_host_queues(self.fabric)
 
     def switch_drops(self) -> dict[str, int]:
         """The same for the switches' ports: what a full queue of the fabric dropped."""
-        mine = {port.intf for port in self._switch_ports()}
-        return {intf: n for intf, n in netlink_readings.qdisc_drops().items() if intf in mine}
+        return lost_frames.in_switch_queues(self.fabric)
 
     def backlog_drops(self) -> dict[str, int]:
-        """Frames that left an interface and that the far end did not take (its receive backlog was full, its MTU too
-        small) or a delay line had no room for: interface -> frames. No queue of the fabric lost them."""
-
-        def drops() -> dict[str, int]:
-            return {intf: counters.tx_dropped for intf, counters in netlink_readings.link_counters().items()}
-
-        mine = {port.intf for link in self.fabric.links for port in link.ports}
-        found = [drops(), *namespaces.each(((h.name, None) for h in self.fabric.hosts), lambda _: drops())]
-        lost = {intf: n for here in found for intf, n in here.items() if intf in mine}
-        if self._delayed:
-            (in_the_middle,) = namespaces.each([(wires.NAMESPACE, self._delayed)], wires.drops)
-            for intf, n in in_the_middle.items():
-                lost[intf] += n
-        return lost
+        """Frames that left an interface and did not come to the other end: interface -> frames. No queue lost them."""
+        return lost_frames.behind_interfaces(self.fabric, self._delayed)
 
     def datapath_drops(self) -> int:
         """Frames lost inside Open vSwitch since last asked, or since the start."""
@@ -510,20 +472,6 @@ def require_open_files(needed: int) -> None:
         raise TopologyError(
             f"this fabric needs {needed} open files, the limit is {limit}: raise it with `ulimit -Hn {needed}` as root"
         )
-
-
-def domain_ports(fabric: Fabric, port: Port) -> list[Port]:
-    """The other hosts' ports that scale-up links alone reach from `port`, in the fabric's order."""
-    seen, frontier = {port.node}, [fabric.peer(port)]
-    reached: set[str] = set()
-    while frontier:
-        at = frontier.pop()
-        reached.add(at.intf)
-        if at.node not in seen and not fabric.node(at.node).is_host:
-            seen.add(at.node)
-            frontier += [far for _, far, link in fabric.neighbours(at.node) if link.kind == "scale-up"]
-    ports = (p for h in fabric.hosts for p in fabric.ports_of(h.name))
-    return [p for p in ports if p.intf in reached and p.node != port.node]
 
 
 def mac(link: Link, port: Port) -> str:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from topologies.emulation import Emulation, domain_ports, mac
+from topologies.emulation import Emulation, mac
 from topologies.errors import TopologyError
 from topologies.fabric import Fabric, Link, Node, Port
+from topologies.host_routes import domain_ports
 from topologies.spine_leaf import SpineLeaf
 from topologies.tcp import Tcp
 

@@ -18,7 +18,7 @@ from topologies import Refused, TopologyError, topology
 from topologies.conformance import check_topology
 from topologies.describe import describe, describe_text
 from topologies.drawing import svg
-from topologies.emulation import domain_ports
+from topologies.host_routes import domain_ports
 from topologies.rail_only import RailOnly
 from topologies.rail_optimised import RailOptimised
 from topologies.shaping import shapes
