@@ -5,24 +5,19 @@ full frame and 50 B), the threshold 10 frames of 1 000 B: frames 13 to 25 of a t
 some of them late, when the queue is shorter.
 """
 
-import select
 import socket
 import struct
-import threading
 import time
-from typing import Any
 
 import pytest
 
 from lab.machine.bringup import Lab
-from tests.emulation.netns_sandbox import sh
 from tests.vm.inside import address, in_host, in_lab
 from topologies import netlink
 from topologies.fabric import Fabric
 from topologies.impairments import Impairments
 from topologies.netlink import Request
 from topologies.spine_leaf import SpineLeaf
-from topologies.tcp import Tcp
 
 SO_RCVBUFFORCE = 33
 RTM_NEWQDISC, CREATE_REPLACE = 36, 0x500
@@ -120,48 +115,3 @@ def test_red_marks_the_same_share(by_program: list[int]) -> None:
     n, marked = in_lab(fabric(), marks_of_red)
     print(f"of {n} frames: {by_program[1]} marked by our program, {marked} by RED")
     assert by_program[1] == pytest.approx(marked, rel=0.1)
-
-
-# -- DCTCP ----------------------------------------------------------------------------------------------------------------
-
-INCAST = SpineLeaf(spines=0, leaves=1, hosts_per_leaf=3).build().with_links(rate_mbps=4.0)
-N_BYTES = 300_000
-
-
-def incast_of_two(lab: Lab) -> dict[str, Any]:
-    """h1 and h3 send to h2 at once, each as fast as the one link to it is."""
-
-    def listen() -> socket.socket:
-        return socket.create_server(("", 5002))
-
-    def connect() -> socket.socket:
-        return socket.create_connection((address(lab.fabric, "h2"), 5002), timeout=60)
-
-    with in_host("h2", listen) as server:
-        senders = [in_host(host, connect) for host in ("h1", "h3")]
-        receivers = [server.accept()[0] for _ in senders]
-        sending = [threading.Thread(target=sender.sendall, args=(bytes(N_BYTES),)) for sender in senders]
-        for thread in sending:
-            thread.start()
-        received = [0, 0]
-        while min(received) < N_BYTES:
-            ready, _, _ = select.select(receivers, (), (), 60)
-            for receiver in ready:
-                received[receivers.index(receiver)] += len(receiver.recv(1 << 16))
-        name = senders[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
-        # Not closed before: what the loop has read, the threads have sent.
-        for thread in sending:
-            thread.join()
-    marked = {intf: counts.marked for intf, counts in lab.net.egress_counts().items() if counts.marked}
-    return {"name": name, "marked": marked, "drops": sum(lab.net.switch_drops().values())}
-
-
-def test_dctcp_meets_marks_in_place_of_drops() -> None:
-    sh("modprobe tcp_dctcp")
-    found = in_lab(
-        INCAST, incast_of_two, tcp=Tcp(congestion_control="dctcp"), impairments=Impairments(ecn_threshold_us=20_000.0)
-    )
-    assert found["name"] == "dctcp"
-    assert found["drops"] == 0
-    into_h2 = INCAST.peer(INCAST.scale_out_port("h2")).intf
-    assert max(found["marked"], key=found["marked"].get) == into_h2
