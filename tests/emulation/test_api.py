@@ -22,7 +22,8 @@ def test_a_run_gives_its_tables(tmp_path: Path) -> None:
     results = lab.run(lab.load(**SMALL), out=tmp_path / "out")
     assert list(results.rows["size_bytes"]) == [200 * 1024, 400 * 1024]
     assert list(results.rows["wrong"]) == [0, 0]
-    assert (results.rows["time_s"] > results.rows["size_bytes"] * 8 / 20e6).all()
+    # A bucket's burst and a frame of each message are free.
+    assert (results.rows["time_s"] > 0.9 * results.rows["size_bytes"] * 8 / 20e6).all()
     assert len(results.iterations) == 4
     sent = results.links.groupby("link")["bytes_sent"].agg(lambda n: n.max() - n.min())
     assert sent["h1->leaf1"] >= 2 * (200 + 400) * 1024
