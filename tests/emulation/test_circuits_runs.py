@@ -9,7 +9,7 @@ import pytest
 
 from tests.emulation.commands import run_topo, sizes
 from tests.emulation.test_run import finished, rows
-from tests.results_folder import FILES
+from tests.results_folder import RUN_FILES
 
 # Three leaves in a ring both ways; 1 Mbyte at 20 Mbit/s is 0.4 s.
 PURE = ("--topology", "ocs-leaf:leaves=3,hosts_per_leaf=1,uplinks=2,ocs=2", "--scale", "1", "--link-rate", "20Mbit")
@@ -33,7 +33,7 @@ circuits = ["leaf2 - leaf3"]
 
 
 def circuits(folder: Path) -> list[dict[str, str]]:
-    assert {f.name for f in folder.iterdir()} == FILES | {"circuits.csv", "circuits.parquet"}
+    assert {f.name for f in folder.iterdir()} == RUN_FILES | {"circuits.csv", "circuits.parquet"}
     with (folder / "circuits.csv").open() as file:
         return list(csv.DictReader(file))
 

@@ -14,7 +14,7 @@ import pytest
 
 from lab.rows import ITERATION_COLUMNS, LINK_COLUMNS
 from tests.emulation.commands import Done, fabric, host_state, run_topo, sizes
-from tests.results_folder import COLUMNS, FILES
+from tests.results_folder import COLUMNS, RUN_FILES
 
 # What a loaded machine may do to a row, and nothing else.
 LOAD = (
@@ -25,7 +25,7 @@ LOAD = (
 
 def complete(folder: Path) -> dict[str, Any]:
     """The manifest of a folder that has everything."""
-    assert {f.name for f in folder.iterdir()} == FILES
+    assert {f.name for f in folder.iterdir()} == RUN_FILES
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
     assert manifest["complete"] is True
     return manifest
