@@ -26,6 +26,8 @@ from topologies.tcp import DEFAULT_TCP, Tcp
 
 CONTROLLER_PORT = 6653
 _READY_DEADLINE_S = 60.0
+# One of the user's runs already.
+_CONNECTED_DEADLINE_S = 30.0
 _URGENT_NICENESS = -10
 
 
@@ -83,9 +85,9 @@ def lab_up(
         progress.step("waiting for the switches' rules")
         if process:
             _wait_ready(process)
-        elif controller and not net.waitConnected(timeout=_READY_DEADLINE_S):
+        elif controller and not net.waitConnected(timeout=_CONNECTED_DEADLINE_S):
             raise RuntimeError(
-                f"not every switch is connected to {controller} within {_READY_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
+                f"not every switch is connected to {controller} within {_CONNECTED_DEADLINE_S:g} s: does it speak OpenFlow 1.3?"
             )
         yield Lab(fabric, net, daemons, datapath, process, hop_budget.known(mtu) if net.uses_hop else None)
     except Exception as error:
