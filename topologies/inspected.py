@@ -32,12 +32,12 @@ class Plugged(NamedTuple):
 @dataclass(frozen=True)
 class Inspection:
     """ends: by interface, each cable's; in the middle of a delayed one, too. cables: (one end, other end) as they should be.
-    plugged: of the switches' interfaces. filters: frames dropped by programs, where some hang. ip: by host. sent,
-    received: by host, packets that came to its interfaces' queues, and that its interfaces received."""
+    plugged: of the switches' interfaces, None = not known. filters: frames dropped by programs, where some hang. ip: by host.
+    sent, received: by host, packets that came to its interfaces' queues, and that its interfaces received."""
 
     ends: Mapping[str, LinkEnd]
     cables: tuple[tuple[str, str], ...]
-    plugged: Mapping[str, Plugged]
+    plugged: Mapping[str, Plugged] | None
     filters: Mapping[str, int]
     ip: Mapping[str, IpCounts]
     sent: Mapping[str, int]

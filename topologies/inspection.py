@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from topologies import namespaces, netlink_readings, wires
+from topologies.errors import EmulationError
 from topologies.fabric import Fabric
 from topologies.inspected import Inspection, IpCounts, LinkEnd, Plugged
 from topologies.ovs_daemons import RUN_DIR
@@ -43,7 +44,7 @@ def inspect(fabric: Fabric, run_dir: Path = RUN_DIR) -> Inspection:
     return Inspection(
         ends=ends,
         cables=tuple(_cables(fabric)),
-        plugged=_plugged(run_dir),
+        plugged=_asked(run_dir),
         filters=filters,
         ip={name: one.ip for name, one in inside.items()},
         sent={name: one.sent for name, one in inside.items()},
@@ -85,6 +86,14 @@ def _ip_counts(text: str) -> IpCounts:
     # Fragments are one packet when they are whole; what is forwarded is not delivered.
     delivered = found["InDelivers"] + found["ForwDatagrams"] + found["ReasmReqds"] - found["ReasmOKs"]
     return IpCounts(delivered, found["OutRequests"])
+
+
+def _asked(run_dir: Path) -> dict[str, Plugged] | None:
+    """None where the database has gone: what is still there of the fabric is worth a look."""
+    try:
+        return _plugged(run_dir)
+    except (OSError, EmulationError):
+        return None
 
 
 def _plugged(run_dir: Path) -> dict[str, Plugged]:

@@ -6,7 +6,7 @@ was made (`lab.machine.sandbox`). Without it only the lab is seen.
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,11 +68,15 @@ class Accounts:
     ends meanwhile is not taken for a stranger: look every few seconds.
 
     roles: pid -> component, of processes of this PID namespace; what they started is theirs. outside: a descriptor of the host's
-    /proc, None = only the lab is seen; lab_names: of a lab's first process, and of the command that it belongs to.
+    /proc, None = only the lab is seen; init_name, command_name: of a lab's first process, whose PID namespace is the lab's, and
+    of the command that it belongs to.
     """
 
-    def __init__(self, roles: Mapping[int, str], outside: int | None, lab_names: Sequence[str]) -> None:
-        self._roles, self._outside, self._lab_names = roles, outside, lab_names
+    def __init__(
+        self, roles: Mapping[int, str], outside: int | None, *, init_name: str = "", command_name: str = ""
+    ) -> None:
+        self._roles, self._outside = roles, outside
+        self._init_name, self._command_name = init_name, command_name
         self._inside: dict[tuple[int, int], _Account] = {}
         self._host: dict[tuple[int, int], _Account] = {}
         self._spaces: dict[tuple[int, int], str] = {}
@@ -107,11 +111,7 @@ class Accounts:
             for pid, p in processes.items()
         }
         space = {pid: text for (pid, _), text in self._spaces.items()}
-        labs = {
-            space[pid]
-            for pid, p in processes.items()
-            if p.name in self._lab_names and space[pid] != space.get(_INIT_PID)
-        }
+        labs = {space[pid] for pid, p in processes.items() if p.name == self._init_name}
         for pid, p in processes.items():
             if space[pid] != own:
                 owner = self._owner_outside(p, space[pid] in labs)
@@ -121,7 +121,7 @@ class Accounts:
         """What the kernel does for itself it does for the labs, as far as anybody can tell: it is no stranger."""
         if p.parent in _KERNEL:
             return _OF_THE_KERNEL
-        return OTHER_LABS if in_lab or p.name in self._lab_names else STRANGERS
+        return OTHER_LABS if in_lab or p.name in (self._init_name, self._command_name) else STRANGERS
 
 
 def sampled(roles: Mapping[int, str]) -> tuple[float, ...]:

@@ -142,9 +142,10 @@ def _wiring(t: Tables) -> Iterator[Diagnosis]:
     """Ports in the wrong place of a switch, and cables with the wrong end."""
     if t.inspection is None:
         return
-    for switch in t.fabric.switches:
+    plugged = t.inspection.plugged
+    for switch in () if plugged is None else t.fabric.switches:
         for port in t.fabric.ports_of(switch.name):
-            found = t.inspection.plugged.get(port.intf)
+            found = plugged.get(port.intf) if plugged else None
             if found is None:
                 yield _wrong(t, port, f"{port.intf} is in no port of {switch.name}, should be in {port.number}")
             elif found.bridge != switch.name or found.number not in (port.number, -1):

@@ -237,7 +237,7 @@ def watched(lab: Lab) -> Iterator[Monitor]:
         roles[lab.controller.pid] = cpu.CONTROLLER
     if hop := lab.net.hop_pid:
         roles[hop] = cpu.HOP
-    accounts = cpu.Accounts(roles, host_processes(), (INIT_NAME, COMMAND_NAME))
+    accounts = cpu.Accounts(roles, host_processes(), init_name=INIT_NAME, command_name=COMMAND_NAME)
     with (
         closing(LinkSampler(lab.fabric)) as links,
         closing(Monitor(links, switch_intfs, lab.daemons.switch_pid, roles, accounts)) as monitor,

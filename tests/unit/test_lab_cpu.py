@@ -39,7 +39,7 @@ def test_strangers_are_ranked_by_what_they_used_meanwhile() -> None:
 
 def test_a_process_that_has_ended_keeps_what_it_had_used() -> None:
     """A child of this one burns a little CPU and ends between two looks."""
-    accounts = Accounts({os.getpid(): cpu.REPLAY}, None, ())
+    accounts = Accounts({os.getpid(): cpu.REPLAY}, None)
     busy = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout and child.stdin
@@ -54,7 +54,7 @@ def test_the_host_is_seen_through_a_descriptor_of_its_proc() -> None:
     """Here the host is this very namespace, whose processes are the lab's own: nobody is a stranger twice."""
     directory = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found = Accounts({1: cpu.SWITCH, os.getpid(): cpu.REPLAY}, directory, ()).look()
+        found = Accounts({1: cpu.SWITCH, os.getpid(): cpu.REPLAY}, directory).look()
     finally:
         os.close(directory)
     assert os.getpid() not in {pid for _, pid in found.strangers}

@@ -82,7 +82,7 @@ def test_hosts_that_changed_places() -> None:
 def test_a_port_in_the_wrong_place_of_its_switch() -> None:
     seen = wired()
     there = {"leaf1-eth2": Plugged("leaf1", 3), "leaf1-eth3": Plugged("leaf1", 2)}
-    found = diagnose(Tables(FABRIC, replace(seen, plugged={**seen.plugged, **there})))
+    found = diagnose(Tables(FABRIC, replace(seen, plugged={**(seen.plugged or {}), **there})))
     assert [(one.kind, one.element) for one in found] == [
         ("wrong wiring", "leaf1-spine1"),
         ("wrong wiring", "leaf1-spine2"),
