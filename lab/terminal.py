@@ -7,12 +7,12 @@ from typing import TextIO
 
 def show(*lines: str) -> None:
     """Lines on standard output, at once."""
-    write("\n".join(lines) + "\n", sys.stdout)
+    write("".join(f"{line}\n" for line in lines), sys.stdout)
 
 
 def warn(*lines: str) -> None:
     """Lines on standard error."""
-    write("\n".join(lines) + "\n", sys.stderr)
+    write("".join(f"{line}\n" for line in lines), sys.stderr)
 
 
 def write(text: str, stream: TextIO) -> None:
