@@ -46,6 +46,8 @@ MAX_CLOCK_DRIFT = 1e-3
 MAX_GAP_S = 1.0
 # Against the frame time: a sender this late has left its link idle for frames on end.
 MAX_LATENESS_FRAMES = 8.0
+# So late, and much slower than predicted: it was the sender that was slow.
+MAX_LATENESS_FRAMES_INVALID = 100.0
 # Measured / predicted: what the model knows (headers, shared links, latency) is in; a quarter more has another cause.
 MAX_UNEXPLAINED_RATIO = 1.25
 # Faster than the links allow means that a link was not shaped or that bytes were not sent.
@@ -204,6 +206,9 @@ def _cpu_limited(e: Evidence) -> Iterator[str]:
         yield f"CPU-limited: {_waited(queue)}{_beside_labs(e)}"
     if e.is_unharmed:
         return
+    late, ratio = e.sender_lateness_frames, e.measured_to_predicted
+    if late is not None and late > MAX_LATENESS_FRAMES_INVALID and ratio is not None and ratio > MAX_UNEXPLAINED_RATIO:
+        yield f"CPU-limited: senders were late by {late:.0f} frame times (p99), and it took {ratio:.2f} times the predicted time"
     if e.idle_share is not None and e.idle_share < MIN_IDLE_SHARE:
         yield f"CPU-limited: the machine was {e.idle_share:.1%} idle, {MIN_IDLE_SHARE:.0%} is the least{_beside_labs(e)}"
     if e.switch_wait_share is not None and e.switch_wait_share > MAX_SWITCH_WAIT_SHARE_INVALID:

@@ -289,3 +289,15 @@ def test_packets_that_overtook_each_other_as_was_asked_are_a_result() -> None:
 
 def test_what_congested_links_drop_is_a_result() -> None:
     assert judge(Evidence(**(FINE | {"retransmits": 500, "queue_drops": 480}))).level == "ok"
+
+
+def test_senders_that_cannot_keep_up_are_no_network() -> None:
+    """Late alone is a condition; late, and seven times as slow as predicted, is the sender's speed."""
+    late = {"sender_lateness_frames": 412.0}
+    assert judge(Evidence(**(FINE | late | {"measured_to_predicted": 1.02}))).level == "degraded"
+    verdict = judge(Evidence(**(FINE | late | {"measured_to_predicted": 7.26})))
+    assert verdict.level == "invalid"
+    assert (
+        "CPU-limited: senders were late by 412 frame times (p99), and it took 7.26 times the predicted time"
+        in verdict.reason
+    )
