@@ -61,11 +61,17 @@ def _planned(experiment: Experiment, *, as_json: bool) -> None:
 
 def rows(planned: Plan) -> list[dict[str, Any]]:
     """What `predict --json` prints."""
+    return rows_and_gap(planned)[0]
+
+
+def rows_and_gap(planned: Plan) -> tuple[list[dict[str, Any]], str]:
+    """The rows, and why they have no predicted time, '' where they have."""
     scale, expected, found = _expected(planned)
-    return [
+    told = [
         {name: json_value(value) for name, value in forecast.row(expected, size, prediction, scale).items()}
         for size, prediction in found
     ]
+    return told, expected.untimed
 
 
 def _expected(planned: Plan) -> tuple[Scale, forecast.Forecast, list[tuple[Size, Prediction | None]]]:

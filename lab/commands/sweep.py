@@ -38,10 +38,9 @@ def predicted(grid: Sequence[Cell]) -> pd.DataFrame:
     lines: list[dict[str, Any]] = []
     for one in grid:
         try:
-            planned = plan(one.experiment)
-            without = forecast_of(*typically(planned)).untimed
-            outcome = f"no prediction: {without}" if without else ""
-            lines += ({**one.chosen, **row, "outcome": outcome} for row in predicting.rows(planned))
+            rows, gap = predicting.rows_and_gap(plan(one.experiment))
+            outcome = f"no prediction: {gap}" if gap else ""
+            lines += ({**one.chosen, **row, "outcome": outcome} for row in rows)
         except Refused as refusal:
             lines.append({**one.chosen, "outcome": f"refused: {refusal}"})
     return pd.DataFrame(lines)

@@ -45,10 +45,8 @@ def load_grid(path: Path | str, overrides: Mapping[str, object]) -> list[Cell]:
     overrides: setting's key -> text or value; None = not given. Raises LabError, one line, also for a value of the grid that
     no experiment can have; whether a cell's settings go together is not looked at here.
     """
-    document = read_document(Path(path))
-    if not isinstance(document.get(TABLE), Mapping):
-        raise LabError(f"{path}: a sweep needs a table [{TABLE}] with lists, such as routing = ['ecmp', 'single-path']")
-    return cells_of(document, str(path), overrides)
+    # A file without the table is refused as one with an empty one.
+    return cells_of({TABLE: None, **read_document(Path(path))}, str(path), overrides)
 
 
 def cells_of(document: Mapping[str, Any], file: str, overrides: Mapping[str, object]) -> list[Cell]:
