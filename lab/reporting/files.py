@@ -1,16 +1,21 @@
-"""How files of a results folder are written. An edge.
+"""How files of a results folder are written, and its manifest read. An edge.
 
 Every file is replaced whole, so a reader never sees half of one. Files made under sudo belong to the user who called it.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lab.errors import LabError
+
+MANIFEST = "manifest.json"
+REMEDY = "name a folder that a run has written"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -57,3 +62,14 @@ def unwritable(folder: Path, error: OSError) -> LabError:
     # Arrow words its errors at length; the number in them is the kernel's.
     reason = os.strerror(error.errno) if error.errno else error
     return LabError(f"results cannot be written to {str(folder)!r}: {reason}: use --out DIR")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises LabError where there is none that can be read."""
+    file = folder / MANIFEST
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise LabError(f"{str(file)!r} cannot be read: {error.strerror}: {REMEDY}") from None
+    except ValueError as error:
+        raise LabError(f"{str(file)!r} is not JSON: {error}: {REMEDY}") from None

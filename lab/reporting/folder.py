@@ -1,6 +1,5 @@
 """A results folder, read. An edge: files in, pandas tables out; its columns are those of lab/rows.py."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -15,8 +14,6 @@ import pyarrow as pa
 from lab.errors import LabError
 from lab.reporting import files
 
-MANIFEST = "manifest.json"
-
 
 @dataclass(frozen=True)
 class Results:
@@ -27,7 +24,7 @@ class Results:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What ran, on what: versions, scale, the experiment as resolved."""
-        return dict(json.loads(self._text(MANIFEST)))
+        return files.read_manifest(self.folder)
 
     @property
     def complete(self) -> bool:
@@ -55,15 +52,9 @@ class Results:
         except (OSError, pa.ArrowInvalid) as error:
             raise LabError(f"results {str(self.folder / name)!r} cannot be read: {error}") from None
 
-    def _text(self, name: str) -> str:
-        try:
-            return (self.folder / name).read_text()
-        except OSError as error:
-            raise LabError(f"results {str(self.folder / name)!r} cannot be read: {error.strerror}") from None
-
 
 def is_complete(folder: Path) -> bool:
-    return (folder / MANIFEST).exists() and Results(folder).complete
+    return (folder / files.MANIFEST).exists() and Results(folder).complete
 
 
 def place(folder: Path, fill: Callable[[Path], None]) -> None:

@@ -4,7 +4,6 @@ What older folders do not have is empty; what only a running experiment knows (b
 figures) stays behind in nccl.json, and of the counters over time only the bytes are read.
 """
 
-import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lab.errors import LabError
+from lab.reporting.files import MANIFEST, REMEDY, read_manifest
 from lab.rows import (
     SPAN_KINDS,
     CircuitRecord,
@@ -30,8 +30,6 @@ from lab.rows import (
 )
 
 Column = NDArray[Any]
-
-_REMEDY = "name a folder that a run has written"
 
 
 def read(folder: Path) -> RunRecord:
@@ -63,18 +61,12 @@ def read(folder: Path) -> RunRecord:
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    file = folder / "manifest.json"
-    try:
-        told: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LabError(f"{str(file)!r} cannot be read: {error.strerror}: {_REMEDY}") from None
-    except ValueError as error:
-        raise LabError(f"{str(file)!r} is not JSON: {error}: {_REMEDY}") from None
+    told = read_manifest(folder)
     if "program" in told:
-        raise LabError(f"{str(folder)!r} is of a program that `exec` ran, which has no rows to report: {_REMEDY}")
+        raise LabError(f"{str(folder)!r} is of a program that `exec` ran, which has no rows to report: {REMEDY}")
     missing = {"experiment", "fabric", "scale", "machine", "ranks", "roofline", "complete"} - told.keys()
     if missing:
-        raise LabError(f"{str(file)!r} does not say {', '.join(sorted(missing))}: {_REMEDY}")
+        raise LabError(f"{str(folder / MANIFEST)!r} does not say {', '.join(sorted(missing))}: {REMEDY}")
     return told
 
 
