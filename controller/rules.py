@@ -136,6 +136,13 @@ class SwitchRules:
             raise RuleError(f"group {end.group_id} is used by a rule but not among the switch's groups")
         return self.group_by_id[end.group_id].ports
 
+    @property
+    def hashes(self) -> bool:
+        """Some packets' way depends on their ports."""
+        ends = {action for flow in self.flows for action in flow.actions if isinstance(action, (Bundle, Multipath))}
+        chosen = any(isinstance(end, Multipath) or len(end.live_ports) > 1 for end in ends)
+        return chosen or any(len(group.ports) > 1 for group in self.groups)
+
     @cached_property
     def used_ports(self) -> frozenset[int]:
         """All ports through which packets may leave, by whatever rule."""

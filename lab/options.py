@@ -41,7 +41,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "loss": ((), "PERCENT", "of frames, at random, on every scale-out link in each direction"),
     "ecn_threshold": ((), "TIME", "mark frames (CE) that would wait longer for a scale-out link"),
     "mtu": ((), "BYTES", "of every interface"),
-    "queue": ((), "FRAMES", "full ones that the queue of each link holds (default: 32, or two bandwidth-delay products)"),
+    "queue": ((), "FRAMES", "full ones that the queue of each link holds (default: 256, or two bandwidth-delay products)"),
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),

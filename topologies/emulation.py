@@ -280,13 +280,20 @@ class Emulation:
         self._attach_programs(port.intf for port in self._switch_ports(switches))
 
     def _enlarge_buffers(self) -> None:
-        n_ports = sum(1 for _ in self._switch_ports())
-        if self.datapath != "netdev" or not n_ports:
+        of_switches = list(self._switch_ports())
+        if self.datapath != "netdev" or not of_switches:
             return
         # Out of a port to a host, where an unknown frame ends.
-        ports = sorted(self._switch_ports(), key=lambda p: not self._is_host(self.fabric.peer(p)))
+        ports = sorted(of_switches, key=lambda p: not self._is_host(self.fabric.peer(p)))
         pid = ovs_daemons.switch_pid(self.run_dir)
-        ovs_sockets.enlarge_socket_buffers(pid, ports[0].node, ports[0].number, n_ports, self.run_dir)
+        ovs_sockets.enlarge_socket_buffers(
+            pid,
+            ports[0].node,
+            ports[0].number,
+            len(ports),
+            sum(self.shapes[p.intf].limit_bytes for p in ports if p.intf in self.shapes),
+            self.run_dir,
+        )
 
     def _require_shaped(self, intfs: Sequence[str]) -> None:
         found = [finding for finding in self.audit() if finding.intf in intfs or finding.intf not in self.shapes]

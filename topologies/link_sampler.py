@@ -22,8 +22,10 @@ _STATS_64 = 1
 # qlen, backlog, drops, ...
 _STATS2, _STATS_BASIC, _STATS_QUEUE = 7, 1, 3
 # What `queues` gives, and where it stands: (column, attribute, bytes into it).
-_COLUMNS = WAITING_BYTES, WAITING, DROPPED, FILTERED = range(4)
-_QUEUE = ((WAITING_BYTES, _STATS_QUEUE, 4), (WAITING, _STATS_QUEUE, 0), (DROPPED, _STATS_QUEUE, 8))
+_COLUMNS = WAITING_BYTES, WAITING, DROPPED, FILTERED, DEQUEUED = range(5)
+_QUEUE = (
+    (WAITING_BYTES, _STATS_QUEUE, 4), (WAITING, _STATS_QUEUE, 0), (DROPPED, _STATS_QUEUE, 8), (DEQUEUED, _STATS_BASIC, 8),
+)  # fmt: skip
 _FILTER = ((FILTERED, _STATS_BASIC, 8),)
 # nlmsghdr and tcmsg, in 32-bit words
 _LENGTH, _INTERFACE, _HANDLE, _PARENT = 0, 5, 6, 7
@@ -78,8 +80,9 @@ class LinkSampler:
         return np.stack((n_bytes, frames), axis=1)
 
     def queues(self) -> NDArray[np.int64]:
-        """(interfaces, 4): bytes that wait now, frames that do, frames dropped since the queue was made, and frames that came
-        to programs at the interface; -1 where there is none, or it is not seen from here, as a host's own."""
+        """(interfaces, 5): bytes that wait now, frames that do, frames dropped since the queue was made, frames that came to
+        programs at the interface, frames that left the queue; -1 where there is none, or it is not seen from here, as a
+        host's own."""
         found = np.full((len(self.intfs), len(_COLUMNS)), -1, np.int64)
         with self._lock:
             for n, data in enumerate(dump(self._queues, _RTM_GETQDISC, bytes(20))):

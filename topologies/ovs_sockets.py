@@ -13,22 +13,26 @@ from topologies.errors import EmulationError, last_line
 # linux/if_packet.h; asm-generic/socket.h
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
-_SEND_BUFFER_BYTES = 64 << 20
+# A frame costs its kernel memory, up to twice its bytes. The kernel doubles what it is asked for, in 31 bits.
+_MEMORY_PER_BYTE = 2
+_SEND_BUFFER_BYTES = range(64 << 20, 1 << 30)
 _RECEIVE_BUFFER_BYTES = 8 << 20
 
 
-def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, run_dir: Path) -> None:
+def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, queues_bytes: int, run_dir: Path) -> None:
     """Give ovs-vswitchd's packet sockets room: one sends for all ports, and each port has one that receives.
 
     The send buffer counts every frame that waits in any shaped queue; at its default of 212 992 bytes about ten jumbo
     frames fill it, and then frames vanish without a counter. The receive buffers' default loses frames whenever the
     switch thread is starved for a moment. The send socket is born with the first output, so one frame goes out of
-    `port` of `bridge` first, to nobody's address, which whoever gets it ignores. Only for the userspace datapath.
+    `port` of `bridge` first, to nobody's address, which whoever gets it ignores. queues_bytes: that wait where all queues are
+    full. Only for the userspace datapath.
     """
+    send_bytes = min(max(_MEMORY_PER_BYTE * queues_bytes, _SEND_BUFFER_BYTES.start), _SEND_BUFFER_BYTES.stop - 1)
     _send_one_frame(run_dir / f"{bridge}.mgmt", port)
     n_send = n_receive = 0
     for sends, sock in packet_sockets(pid):
-        sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, send_bytes)
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
         n_send += sends
         n_receive += not sends

@@ -27,10 +27,11 @@ from topologies.fabric import Fabric, Port
 ETHERNET_HEADER = 14
 _BURST_S = 2e-3
 _BURST_SPARE_BYTES = 50
-# A shallow switch's share of buffer for one port (100 MB over 64 ports) is far more; fewer make the machine's own hiccups
-# look like congestion: with 8, a switch thread that waited 12 ms for a core lost frames of a single flow at 50 Mbit/s
-# (measured: 28 to 48 drops a port and ring; with 32 none).
-_QUEUE_FRAMES = 32
+# 2.3 MB of jumbo frames: a port's share, and a half, of a switch's buffer (100 MB over 64 ports, of which a busy port may take
+# more); bytes stay what they are when time is dilated. Fewer make TCP's bursts look like congestion, and each drop that has to
+# wait for a timeout costs what queues take to drain. Measured, all-to-all at 20 Mbit/s, times the prediction: spine-leaf with 32
+# frames 1.24, 64 1.41, 128 1.09 to 1.11, 256 1.13; dragonfly and rail-optimised with 128 1.38 and 1.35, 256 1.07 twice.
+_QUEUE_FRAMES = 256
 # The queue holds k bandwidth-delay products: one keeps a single flow's link busy when it halves its window, the other
 # takes the flows' uneven timing. The round trip is eight links (host, leaf, spine, leaf, host and back) and the
 # emulator's own 1 ms.
@@ -70,7 +71,7 @@ class Shape:
 def shape(rate_mbps: float, mtu: int, delay_us: float = 0.0, queue_frames: int | None = None) -> Shape:
     """The shape of one direction of a link. rate_mbps: in Mbit/s of Ethernet frames without preamble and gap, as tc
     counts; mtu: bytes of IP packet; delay_us: the link's one-way delay; queue_frames: full ones that the queue holds, None =
-    32, or what two bandwidth-delay products are."""
+    256, or what two bandwidth-delay products are."""
     if not 0 < rate_mbps < math.inf:
         raise TopologyError(f"rate {rate_mbps:g} Mbit/s cannot be shaped: a rate must be positive")
     require_mtu(mtu)

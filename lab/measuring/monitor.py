@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lab.measuring import cpu
 from lab.measuring.cpu import Accounts, Usage
 from lab.measuring.diagnosis import Stranger
-from topologies.link_sampler import DROPPED, FILTERED, WAITING, WAITING_BYTES
+from topologies.link_sampler import DEQUEUED, DROPPED, FILTERED, WAITING, WAITING_BYTES
 
 INTERVAL_S = 0.1
 # Queues and CPU: every so many samples.
@@ -73,7 +73,7 @@ class Window:
     bytes_sent, frames_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock, when they
     had been read, and began_s, when they were asked for; backlog_bytes: (samples,) received and not yet read by the switch,
     -1 = not asked; forwarding: the places of the switches' interfaces. queue_at_s: (readings,); queue_bytes, queue_frames,
-    queue_drops, filtered: (readings, interfaces) waiting now, dropped so far and come to programs so far, -1 = not seen;
+    queue_drops, filtered, dequeued: (readings, interfaces) waiting now, so far dropped, come to programs, left, -1 = not seen;
     cpu_s: (readings, components) cumulative. Shares are of one core for the switch and the sampler and of the whole machine
     otherwise; other_cores: used by processes that are no lab's, of whom strangers are those that are
     known by name; ranks_s: CPU time of a program's processes; clock_drift: of time.monotonic against the hardware's clock.
@@ -96,6 +96,7 @@ class Window:
     queue_frames: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     queue_drops: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     filtered: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    dequeued: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     sampler_share: float = 0.0
     strangers: Sequence[Stranger] = ()
@@ -164,18 +165,15 @@ class Window:
 
     def swallowed(self) -> dict[str, int]:
         """By interface with programs: frames that came to them since they were first seen, and that neither left nor wait nor
-        were dropped by the queue. Frames are counted at the samples nearest to the readings."""
+        were dropped by the queue: all by one dump of the kernel's, so that nothing moves between the counts. A queue that was
+        taken away or replaced tells nothing."""
         found: dict[str, int] = {}
-        if not len(self.at_s):
-            return found
-        at = np.abs(self.at_s[:, None] - self.queue_at_s).argmin(axis=0)
         for i in np.flatnonzero((self.filtered >= 0).any(axis=0)):
-            seen = np.flatnonzero(self.filtered[:, i] >= 0)
-            first, last = seen[0], seen[-1]
-            came = self.filtered[last, i] - self.filtered[first, i]
-            left = self.frames_sent[at[last], i] - self.frames_sent[at[first], i]
-            held = (self.queue_frames + self.queue_drops)[last, i] - (self.queue_frames + self.queue_drops)[first, i]
-            found[self.intfs[i]] = int(came - left - held)
+            seen = np.flatnonzero((self.filtered[:, i] >= 0) & (self.dequeued[:, i] >= 0))
+            left = self.dequeued[seen, i]
+            if len(seen) and (np.diff(left) >= 0).all():
+                behind = self.filtered[seen, i] - left - self.queue_frames[seen, i] - self.queue_drops[seen, i]
+                found[self.intfs[i]] = int(behind[-1] - behind[0])
         return found
 
     def excess(
@@ -282,7 +280,7 @@ class Monitor:
         took = {name: getattr(end, name) - getattr(start, name) for name in names}
         total = max(took["total_s"], 1e-9)
         counted = np.array([sample.counted for sample in inside], np.int64).reshape(len(inside), len(self.intfs), 2)
-        queues = np.array([r.queues for r in readings], np.int64).reshape(len(readings), len(self.intfs), 4)
+        queues = np.array([r.queues for r in readings], np.int64).reshape(len(readings), len(self.intfs), 5)
         return Window(
             at_s=np.array([sample.at_s for sample in inside]),
             began_s=np.array([sample.began_s for sample in inside]),
@@ -296,6 +294,7 @@ class Monitor:
             queue_frames=queues[:, :, WAITING],
             queue_drops=queues[:, :, DROPPED],
             filtered=queues[:, :, FILTERED],
+            dequeued=queues[:, :, DEQUEUED],
             cpu_s=np.array([reading.cpu_s for reading in readings]).reshape(-1, len(cpu.SAMPLED)),
             stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
             idle_share=took["idle_s"] / total,

@@ -70,7 +70,7 @@ class Experiment:
     # The wait for a link above which a frame is marked; None = no marks.
     ecn_threshold_us: float | None = None
     mtu: int = 9000
-    # That a link's queue holds; None = 32, or two bandwidth-delay products.
+    # That a link's queue holds; None = 256, or two bandwidth-delay products.
     queue_frames: int | None = None
 
     addressing: str = "l3"

@@ -13,7 +13,7 @@ import traffic
 from controller import policy
 from controller.circuits.plan import Plan as CircuitPlan
 from controller.circuits.slices import DemandMatrix
-from controller.policy import Announced
+from controller.policy import Announced, is_multipath, rules_of
 from lab.errors import LabError
 from lab.model.wire import Sends, over_queue_pairs
 from lab.planning import imports, sending
@@ -292,6 +292,18 @@ class Plan(Site):
         )
 
 
+def _require_paths_to_spread_over(e: Experiment, fabric: Fabric) -> None:
+    routing = policy(e.routing)
+    if isinstance(routing, Announced):
+        raise LabError(
+            f"--spread {e.spread} leaves the source ports that {e.routing} places flows by: use --routing ecmp"
+        )
+    if not is_multipath(routing) and not any(rules.hashes for rules in rules_of(routing, fabric).values()):
+        raise LabError(
+            f"--spread {e.spread} spreads nothing: {e.routing} gives every destination one path; use --routing ecmp"
+        )
+
+
 def plan(experiment: Experiment) -> Plan:
     """Refuses, as topologies.Refused, whatever cannot be run as asked."""
     own = None if experiment.schedule is None else imports.read(experiment.schedule)
@@ -300,11 +312,8 @@ def plan(experiment: Experiment) -> Plan:
     _check_experiment(experiment)
     chosen = site(experiment)
     sending.require_possible(experiment, chosen.nic_mbps)
-    if experiment.spread != "flow" and isinstance(policy(experiment.routing), Announced):
-        raise LabError(
-            f"--spread {experiment.spread} leaves the source ports that {experiment.routing} places flows by: "
-            "use --routing ecmp"
-        )
+    if experiment.spread != "flow":
+        _require_paths_to_spread_over(experiment, chosen.fabric)
     if chosen.ranks < 2:
         raise LabError(f"{chosen.ranks} rank has nobody to send to: a collective needs 2 or more")
     chosen, helpers = with_helpers_of(chosen)

@@ -15,7 +15,7 @@ from topologies.errors import TopologyError
 from topologies.shaping import Shape
 from topologies.spray import source_ports as tcp_source_ports
 from topologies.spread import BY_FLOW, Spread
-from topologies.tcp_timeout import least_timeout_ms
+from topologies.tcp_timeout import KERNEL_MS, full_queues_ms
 from topologies.units import parse_duration_us, parse_rate_mbps, parse_size_bytes
 from traffic import TRANSPORTS
 from traffic.errors import TrafficError
@@ -34,7 +34,7 @@ _NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
 _OF_ROCEV2 = ("qps", "path_mtu", "reliability", "rate_limit_mbps", "ack_timeout_us", "lossless")
 _OF_SPREAD = ("spread", "entropy", "flowlet_gap_us")
-# Of the time that full queues take: on a busy machine this process answers late.
+# On a busy machine this process answers late: of what the kernel's TCP waits at the least.
 _SPARE = 4
 _DEFAULTS = {f.name: f.default for f in fields(Experiment)}
 # To add a constant of DCQCN: how it is written, and what it is as DcqcnParameters counts it.
@@ -85,7 +85,7 @@ def options(e: Experiment, scale: Scale, line_rate_mbps: float, shapes: Iterable
     if e.transport == TCP:
         return {"congestion_control": name}
     if e.transport == UDP:
-        return {"patience_ns": _SPARE * least_timeout_ms(shapes) * 10**6}
+        return {"patience_ns": _silence_ns(shapes)}
     return {
         "reliability": replace(reliability(e), timeout_ns=ack_timeout_ns(e, scale, shapes)),
         "dcqcn": _emulated(_dcqcn(e, constants, line_rate_mbps), scale) if name == DCQCN else None,
@@ -154,8 +154,13 @@ def ack_timeout_ns(e: Experiment, scale: Scale, shapes: Iterable[Shape]) -> int:
     if e.ack_timeout_us is not None:
         return max(1, round(e.ack_timeout_us * 1e3 * scale.time_dilation))
     codes = (round(timeout_ns(code) * scale.time_dilation) for code in range(MAX_TIMEOUT_CODE + 1))
-    least_ns = _SPARE * least_timeout_ms(shapes) * 10**6
+    least_ns = _silence_ns(shapes)
     return next((ns for ns in codes if ns >= least_ns), least_ns)
+
+
+def _silence_ns(shapes: Iterable[Shape]) -> int:
+    """After which nothing more is to be expected."""
+    return max(_SPARE * KERNEL_MS, full_queues_ms(shapes)) * 10**6
 
 
 def resent_for(e: Experiment, lost: int, timeouts: int) -> int:

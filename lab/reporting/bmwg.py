@@ -135,7 +135,7 @@ def _configuration(results: Sequence[ProcedureResult]) -> Iterator[Block]:
         shown: dict[str, object] = {
             key: "varied" if key in varied or _field(key) in varied else v for key, v in values.items()
         }
-        shown["queue_frames"] = shown.get("queue_frames", "32, or two bandwidth-delay products")
+        shown["queue_frames"] = shown.get("queue_frames", "256, or two bandwidth-delay products")
         scale = r.done[0].manifest["scale"]
         shown["scale"] = (
             f"rates / {scale['rate_scale']:g}, sizes / {scale['size_scale']:g}, times x {scale['time_dilation']:g}"

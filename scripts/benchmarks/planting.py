@@ -106,7 +106,7 @@ def _shape(intf: str, rate_mbps: str) -> None:
     burst = "burst 9064 cburst 9064 quantum 9014"
     sh(f"tc qdisc replace dev {intf} root handle 5: htb default 1")
     sh(f"tc class add dev {intf} parent 5: classid 5:1 htb rate {rate_mbps}mbit {burst}")
-    sh(f"tc qdisc add dev {intf} parent 5:1 handle 50: bfifo limit {32 * 9014}")
+    sh(f"tc qdisc add dev {intf} parent 5:1 handle 50: bfifo limit {256 * 9014}")
 
 
 def sh(command: str) -> None:

@@ -150,12 +150,12 @@ def test_every_switch_port_is_shaped(seen: dict[str, Any]) -> None:
     for intf in _switch_intfs():
         assert "rate 50Mbit ceil 50Mbit" in seen["classes"][intf], intf
         assert "burst 12500b" in seen["classes"][intf], intf
-        assert re.search(r"bfifo 50: parent 5:1 limit 288448b", seen["queues"][intf]), intf
+        assert re.search(r"bfifo 50: parent 5:1 limit 2307584b", seen["queues"][intf]), intf
 
 
 def test_hosts_are_shaped_too(seen: dict[str, Any]) -> None:
     assert "rate 50Mbit ceil 50Mbit" in seen["host_class"]
-    assert "bfifo 50: parent 5:1 limit 288448b" in seen["host_queue"]
+    assert "bfifo 50: parent 5:1 limit 2307584b" in seen["host_queue"]
 
 
 def test_offloads_that_a_userspace_switch_cannot_use_are_off(seen: dict[str, Any]) -> None:

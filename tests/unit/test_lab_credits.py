@@ -15,9 +15,9 @@ from topologies.shaping import shape
 from traffic.framing import rocev2
 from traffic.rocev2.reliability import Reliability
 
-SETTINGS = {
+SETTINGS: dict[str, object] = {
     "topology": "spine-leaf:spines=2,leaves=2,hosts_per_leaf=4", "link_rate": "50Mbit", "transport": "rocev2",
-    "lossless": "credits",
+    "lossless": "credits", "queue": 32,
 }  # fmt: skip
 # 32 frames of 9000 bytes and Ethernet's header. A first packet of 4096 bytes is 4170 with all headers, an acknowledgement 62.
 QUEUE, PACKET, ACK = 32 * 9014, 4096 + 14 + 20 + 8 + 12 + 16 + 4, 14 + 20 + 8 + 12 + 4 + 4

@@ -76,13 +76,18 @@ def test_what_programs_swallow_is_what_came_to_them_and_is_nowhere_else() -> Non
     On the other interface there is none."""
     seen = replace(
         window([0.0, 0.2, 0.4], [0, 0, 0], [0] * 3),
-        frames_sent=np.array([[0, 0], [0, 100], [0, 130]]),
+        # Sampled at another moment than the queues: the frames between are not lost.
+        frames_sent=np.array([[0, 0], [0, 92], [0, 140]]),
         queue_at_s=np.array([0.0, 0.2, 0.4]),
         queue_frames=np.array([[-1, 0], [-1, 1], [-1, 5]]),
         queue_drops=np.array([[-1, 2], [-1, 2], [-1, 3]]),
         filtered=np.array([[-1, -1], [-1, 0], [-1, 50]]),
+        dequeued=np.array([[-1, 0], [-1, 100], [-1, 130]]),
     )
     assert seen.swallowed() == {"leaf1-eth1": 15}
+    # The queue was deleted, or another one put into its place.
+    assert replace(seen, dequeued=np.array([[-1, 0], [-1, 100], [-1, -1]])).swallowed() == {"leaf1-eth1": 0}
+    assert replace(seen, dequeued=np.array([[-1, 0], [-1, 100], [-1, 30]])).swallowed() == {}
 
 
 def test_what_was_sent_between_two_moments_is_that_of_the_samples_between_them() -> None:

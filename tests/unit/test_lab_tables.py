@@ -27,7 +27,7 @@ def window(n: int = 11) -> Window:
     return Window(
         at_s=at, began_s=at, intfs=INTFS, bytes_sent=sent, frames_sent=sent // 9014, backlog_bytes=np.zeros(n, np.int64),
         forwarding=[0, 1], stopped_s=0.0, idle_share=0.5, other_cores=0.0, steal_share=0.0, switch_wait_share=0.0,
-        queue_at_s=readings, queue_bytes=quiet, queue_frames=quiet, queue_drops=quiet, filtered=quiet - 1,
+        queue_at_s=readings, queue_bytes=quiet, queue_frames=quiet, queue_drops=quiet, filtered=quiet - 1, dequeued=quiet,
     )  # fmt: skip
 
 
@@ -46,11 +46,9 @@ def test_a_link_for_which_nothing_waits_may_idle() -> None:
 
 def test_losses_that_were_asked_for_are_not_among_what_programs_swallowed() -> None:
     """100 frames come to the program of the first link, 60 leave; 30 were to be lost."""
-    counted = np.zeros((11, 2), np.int64)
-    counted[-1, 0] = 60
     filtered = np.full((3, 2), -1)
     filtered[:, 0] = (0, 40, 100)
-    seen = replace(window(), frames_sent=counted, filtered=filtered)
+    seen = replace(window(), filtered=filtered, dequeued=np.array([[0, 0], [20, 0], [60, 0]]))
     on_purpose = {"leaf1-eth1": EgressCounts(100, 30, 0)}
     uses = link_uses(
         FABRIC, SHAPES, seen, Seen(NOTHING, {}), Seen(NOTHING, {}), lost_behind={"leaf1-eth2": 3}, on_purpose=on_purpose

@@ -9,7 +9,7 @@ import pytest
 from topologies import namespaces
 from topologies.builder import FabricBuilder
 from topologies.fabric import Fabric
-from topologies.link_sampler import DROPPED, FILTERED, WAITING, WAITING_BYTES, LinkSampler
+from topologies.link_sampler import DEQUEUED, DROPPED, FILTERED, WAITING, WAITING_BYTES, LinkSampler
 
 pytestmark = pytest.mark.root
 
@@ -61,6 +61,7 @@ def test_counters_and_queues_are_those_that_iproute2_shows() -> None:
     assert root["qlen"] > 0 and root["drops"] > 0
     assert queues[0, [WAITING_BYTES, WAITING, DROPPED]].tolist() == [root["backlog"], root["qlen"], root["drops"]]
     assert queues[0, FILTERED] == filters["packets"] >= 20
+    assert queues[0, DEQUEUED] == root["packets"] > 0
     # The other end has neither a queue of its own nor filters.
     assert queues[1, FILTERED] == -1
 

@@ -12,16 +12,16 @@ from topologies.ocs_leaf import OcsLeaf
 from topologies.shaping import Held, Shape, at_another_rate, findings, shape, shaped_ports, shapes
 from topologies.spine_leaf import SpineLeaf
 
-AS_ASKED = Held("htb", 6_250_000, 6_250_000, 31_250, 31_250, 288_448)
+AS_ASKED = Held("htb", 6_250_000, 6_250_000, 31_250, 31_250, 2_307_584)
 
 
 @pytest.mark.parametrize(
     ("rate_mbps", "mtu", "burst", "limit"),
     [
-        (5, 1500, 1564, 48_448),  # one frame and 50 B; 32 frames
-        (10, 9000, 9064, 288_448),
-        (50, 9000, 12_500, 288_448),  # 2 ms of line rate
-        (1000, 1500, 250_000, 250_000),  # two bandwidth-delay products of the emulator's own millisecond
+        (5, 1500, 1564, 387_584),  # one frame and 50 B; 256 frames
+        (10, 9000, 9064, 2_307_584),
+        (50, 9000, 12_500, 2_307_584),  # 2 ms of line rate
+        (10_000, 1500, 2_500_000, 2_500_000),  # two bandwidth-delay products of the emulator's own millisecond
     ],
 )
 def test_burst_and_queue_follow_the_rate(rate_mbps: float, mtu: int, burst: int, limit: int) -> None:
@@ -116,7 +116,7 @@ def test_the_audit_is_silent_when_all_is_as_asked() -> None:
         (AS_ASKED._replace(rate_bytes_s=3_125_000), "leaf1-eth1: rate should be 50 Mbit/s, is 25 Mbit/s"),
         (AS_ASKED._replace(ceil_bytes_s=12_500_000), "leaf1-eth1: ceil should be 50 Mbit/s, is 100 Mbit/s"),
         (AS_ASKED._replace(burst_ticks=4_000), "leaf1-eth1: burst should be 12500 B, is 1600 B"),
-        (AS_ASKED._replace(limit_bytes=None), "leaf1-eth1: queue should be bfifo of 288448 B, is none"),
+        (AS_ASKED._replace(limit_bytes=None), "leaf1-eth1: queue should be bfifo of 2307584 B, is none"),
     ],
 )
 def test_a_finding_names_interface_expectation_and_what_is_there(held: Held, text: str) -> None:
@@ -155,7 +155,7 @@ def test_a_delay_line_holds_all_that_is_under_way() -> None:
 
 
 def test_a_queue_holds_the_frames_that_it_was_asked_to() -> None:
-    """Whatever the delay: 256 frames of 1500 bytes and Ethernet's 14."""
-    assert shape(1, 1500, queue_frames=256).limit_bytes == 256 * 1514
+    """Whatever the delay: 64 frames of 1500 bytes and Ethernet's 14."""
+    assert shape(1, 1500, queue_frames=64).limit_bytes == 64 * 1514
     assert shape(1000, 1500, delay_us=1e6, queue_frames=1).limit_bytes == 1514
-    assert shape(1, 1500).limit_bytes == 32 * 1514
+    assert shape(1, 1500).limit_bytes == 256 * 1514
