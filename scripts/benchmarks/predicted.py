@@ -20,7 +20,7 @@ _LARGE = (
 )
 _OF_LARGE = (("all_reduce", "ring"), ("all_reduce", "hierarchical"), ("all_to_all", "pairwise"))
 _MEASURED = (
-    "spine-leaf:spines=2,leaves=4,hosts_per_leaf=4", "fat-tree:k=4", "dragonfly:a=2,p=2,h=1", "rail-optimised",
+    "spine-leaf:spines=2,leaves=4,hosts_per_leaf=4", "fat-tree:k=4", "dragonfly:a=2,p=2,h=1,g=3", "rail-optimised",
     "ocs-leaf:leaves=4,hosts_per_leaf=4",
 )  # fmt: skip
 _ALGORITHMS = (
