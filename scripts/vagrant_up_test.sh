@@ -12,7 +12,8 @@ needed=(vagrant vagrant-libvirt libvirt-daemon-system libvirt-clients dnsmasq-ba
 scratch=$(mktemp -d /var/tmp/vagrant-up.XXXXXX)
 export VAGRANT_HOME=$scratch/home VAGRANT_CHECKPOINT_DISABLE=1 VAGRANT_DEFAULT_PROVIDER=libvirt
 export LIBVIRT_DEFAULT_URI=qemu:///system VM_CPUS=${VM_CPUS:-2} VM_MEMORY_MIB=${VM_MEMORY_MIB:-2048}
-prefix=testbed_up_
+# Of this run alone: one that was killed may have left a machine behind.
+prefix=testbed_${scratch##*.}_
 daemons=()
 project=$scratch/project
 
