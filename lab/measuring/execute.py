@@ -17,17 +17,7 @@ from lab.measuring.diagnosis import as_dicts
 from lab.measuring.job import Job, Result, hosts_file, mpi_files, summary
 from lab.measuring.job import processes as of_job
 from lab.measuring.monitor import Monitor
-from lab.measuring.observed import (
-    Losses,
-    cpu_samples,
-    diagnosed,
-    frame_s,
-    link_samples,
-    link_totals,
-    look,
-    observed,
-    switch_queue_frames,
-)
+from lab.measuring.observed import Before, frame_s, switch_queue_frames
 from lab.measuring.rank_watch import RankWatch
 from lab.measuring.run import INVALID, conclude, delays, ending, lab_of, new_record, spread, watched
 from lab.measuring.switching import all_the_time
@@ -44,7 +34,6 @@ from traffic.transport import TransportCounters
 _HOSTS = Path("/etc/hosts")
 # Of TCP, by file of /proc/net: RFC 4022's, and Linux's own count of those that its receivers kept for others to come first.
 _SEGMENTS = {"snmp": ("OutSegs", "RetransSegs"), "netstat": ("TCPOFOQueue",)}
-_COUNTED = tuple(name for names in _SEGMENTS.values() for name in names)
 
 
 def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress: Progress) -> int:
@@ -76,9 +65,7 @@ def execute(site: Site, scale: Scale, job: Job, *, folder: Path | None, progress
 def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, record: RunRecord) -> Result:
     _furnish(site)
     started = of_job(job, site, RUN_DIR, os.environ)
-    lab.net.hop_report()
-    tcp, losses, seen = _tcp_segments(site), Losses.of(lab, TransportCounters(0, 0)), look(lab)
-    start, used_s = monitor.mark(), _children_s()
+    before, used_s = Before(lab, site, monitor, lambda: _of_tcp(site)), _children_s()
     began = time.monotonic()
     watch = RankWatch(site.hosts)
     try:
@@ -90,33 +77,19 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
         ranks = watch.close()
     busy = (began, time.monotonic())
     used_s = _children_s() - used_s
-    window = monitor.window(start, monitor.mark())
-    now = _tcp_segments(site)
-    sent = {name: now[name] - tcp[name] for name in _COUNTED}
-    of_tcp = TransportCounters(sent["RetransSegs"], sent["OutSegs"], out_of_order=sent["TCPOFOQueue"])
-    lost = Losses.of(lab, of_tcp).since(losses)
-    record.links.append(link_samples(lab.fabric, window, monitor.origin_s))
-    record.link_totals = link_totals(lab.fabric, window, lost, outcome.seconds, size_bytes=0, planned={})
-    record.cpu.append(cpu_samples(window, monitor.origin_s))
+    seen = before.after()
+    window, lost = seen.window, seen.losses
+    seen.keep(record, outcome.seconds, size_bytes=0, planned={})
     # Of those who have ended, what they used since they were last looked at is not among the lab's.
     unseen_s = max(0.0, used_s - window.ranks_s)
-    diagnoses = diagnosed(
-        lab,
-        site,
-        window,
-        lost,
-        seen,
-        ranks=ranks,
-        other_cores=max(0.0, window.other_cores - unseen_s / outcome.seconds),
-        began_s=monitor.origin_s,
-    )
+    diagnoses = seen.diagnosed(ranks=ranks, other_cores=max(0.0, window.other_cores - unseen_s / outcome.seconds))
     record.findings += as_dicts(diagnoses)
     evidence = replace(
-        observed(lab, site, window, lost, diagnoses),
+        seen.evidence(diagnoses),
         # A program may compute on every core; what that takes from the switches shows in their waiting.
         idle_share=None,
         switch_queue_frames=switch_queue_frames(lab, window, [busy], frame_s(site, scale)),
-        segments=float(sent["OutSegs"]),
+        segments=float(lost.transport.segments),
     )
     verdict = judge(evidence)
     at_hosts, counted = lost.at_hosts(lab.fabric), window.bytes_by_intf()
@@ -128,8 +101,8 @@ def _measured(site: Site, scale: Scale, job: Job, lab: Lab, monitor: Monitor, re
         timed_out=outcome.timed_out,
         wall_s=outcome.seconds,
         bytes_sent=sum(counted.get(port.intf, 0) for h in lab.fabric.hosts for port in lab.fabric.ports_of(h.name)),
-        segments=sent["OutSegs"],
-        retransmits=sent["RetransSegs"],
+        segments=lost.transport.segments,
+        retransmits=lost.transport.retransmits,
         dropped_fabric=lost.in_all - at_hosts,
         dropped_host=at_hosts,
         verdict=verdict.level,
@@ -146,8 +119,8 @@ def _furnish(site: Site) -> None:
         syscalls.mount(str(RUN_DIR / "hosts"), _HOSTS, "none", syscalls.MS_BIND)
 
 
-def _tcp_segments(site: Site) -> Counter[str]:
-    """Sent, sent again, and come out of order: by all hosts since they exist."""
+def _of_tcp(site: Site) -> TransportCounters:
+    """Of all hosts, since they exist."""
 
     def read(_: str) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -158,7 +131,8 @@ def _tcp_segments(site: Site) -> Counter[str]:
         return found
 
     hosts = [host.name for host in site.fabric.hosts]
-    return sum(namespaces.each(zip(hosts, hosts, strict=True), read), Counter(dict.fromkeys(_COUNTED, 0)))
+    n = sum(namespaces.each(zip(hosts, hosts, strict=True), read), Counter[str]())
+    return TransportCounters(n["RetransSegs"], n["OutSegs"], out_of_order=n["TCPOFOQueue"])
 
 
 def _children_s() -> float:
