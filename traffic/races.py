@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from traffic.depths import depths
 from traffic.errors import TrafficError
 from traffic.ranges import ranges
 from traffic.schedule import Ints, Schedule
@@ -145,21 +146,8 @@ def _first_arrival(schedule: Schedule) -> Longs:
 
 
 def _levels(schedule: Schedule, before: Longs, after: Longs) -> Longs:
-    """(m,) the longest way to each send along the edges before[k] -> after[k] (Kahn's algorithm, a level at a time)."""
-    m = len(schedule)
-    by_before = np.argsort(before, kind="stable")
-    successors = after[by_before]
-    n_successors = np.bincount(before, minlength=m)
-    first = np.cumsum(n_successors) - n_successors
-    missing = np.bincount(after, minlength=m)
-    level = np.full(m, -1)
-    free, depth = np.flatnonzero(missing == 0), 0
-    while len(free):
-        level[free] = depth
-        depth += 1
-        reached, times = np.unique(successors[ranges(first[free], n_successors[free])], return_counts=True)
-        missing[reached] -= times
-        free = reached[missing[reached] == 0]
+    """(m,) the longest way to each send along the edges before[k] -> after[k]."""
+    level = depths(before, after, len(schedule))
     if (level < 0).any():
         _refuse_cycle(schedule, before, after, level < 0)
     return level

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Port
 from topologies.shaping import shapes
+from traffic.depths import depths
 from traffic.framing import Framing
 from traffic.ranges import ranges
 from traffic.rocev2.striping import ALIGN_BYTES as STRIPE_ALIGN_BYTES
@@ -90,20 +91,11 @@ def levels(dep_start: Ints, deps: Ints) -> list[Ints]:
     Raises ValueError on a cycle.
     """
     n = len(dep_start) - 1
-    waiting = np.diff(dep_start)
-    user_of, user_start = transpose(np.repeat(np.arange(n), waiting), deps, n)
-    ready = np.flatnonzero(waiting == 0)
-    result: list[Ints] = []
-    waiting = waiting.copy()
-    while len(ready):
-        result.append(ready)
-        users = user_of[ranges(user_start[ready], np.diff(user_start)[ready])]
-        np.subtract.at(waiting, users, 1)
-        users = np.unique(users)
-        ready = users[waiting[users] == 0]
-    if sum(len(x) for x in result) != n:
+    depth = depths(deps, np.repeat(np.arange(n), np.diff(dep_start)), n)
+    if (depth < 0).any():
         raise ValueError("the schedule's dependencies form a cycle")
-    return result
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if n else []
 
 
 def transpose(users: Ints, items: Ints, n: int) -> tuple[Ints, Ints]:
