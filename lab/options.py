@@ -59,6 +59,9 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "congestion_control": (
         (), "NAME[:K=V,...]", f"of tcp: {', '.join(TCP_CONGESTION_CONTROLS)}; of rocev2: none, dcqcn (constants: of hardware)"
     ),
+    "window": (
+        (), "FRAMES", "of tcp: full ones under way on a connection (default: two bandwidth-delay products; 0: no limit of ours)"
+    ),
     "qps": ((), "N", "of rocev2: queue pairs of a connection, among which each message is divided"),
     "path_mtu": ((), "BYTES", f"of rocev2: payload of a packet: {', '.join(map(str, PATH_MTUS))} (default: the largest)"),
     "reliability": ((), "NAME", f"of rocev2: {' or '.join(RELIABILITIES)} repeat"),

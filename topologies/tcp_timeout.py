@@ -14,8 +14,8 @@ from topologies.shaping import Shape
 KERNEL_MS = 200
 # On one path: the sender's own, and the one where flows meet.
 _FULL_QUEUES = 2
-# What flows send before they have measured anything. As queues go on filling the sender's own estimate follows; a least timeout of
-# all that they hold would make each loss cost it.
+# What flows send before they have measured anything. As queues go on filling the sender's own estimate follows; a least timeout
+# of all that they hold would make each loss cost it.
 _FIRST_FRAMES = 32
 
 

@@ -114,6 +114,8 @@ class Experiment:
     transport: str = "tcp"
     # None = the transport's own.
     congestion_control: str | None = None
+    # Of TCP, full frames under way on a connection; None = two bandwidth-delay products, 0 = what its congestion control lets.
+    window_frames: int | None = None
     # What keeps its source port on the wire, over so many ports, a flowlet until a pause.
     spread: str = UNITS[0]
     entropy: int = 64
@@ -202,6 +204,7 @@ SETTINGS: dict[str, Setting] = {
         _setting("traffic", "helper_rate", values.quantity(parse_rate_mbps), "helper_rate_mbps"),
         _setting("traffic", "transport", values.text),
         _setting("traffic", "congestion_control", values.text),
+        _setting("traffic", "window", values.between(0, MAX_QUEUE_FRAMES), "window_frames"),
         _setting("traffic", "qps", values.between(1, MAX_QPS)),
         _setting("traffic", "path_mtu", values.path_mtu),
         _setting("traffic", "reliability", values.choice(RELIABILITIES)),

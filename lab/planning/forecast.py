@@ -14,7 +14,7 @@ import numpy as np
 from lab.errors import LabError
 from lab.model.fluid import DEFAULT_LATENCY, Prediction
 from lab.model.predictor import MAX_STEP_SENDS, busiest_link_s, predict_over
-from lab.model.wire import Paths, Way, queue_pair_connection
+from lab.model.wire import Paths, Way, queue_pair_connection, shares
 from lab.planning import sending
 from lab.planning.credits import credits_of
 from lab.planning.plan import Plan, Size, wire_flows
@@ -22,12 +22,17 @@ from lab.planning.scale import Scale
 from lab.planning.ways import Unknown, ways
 from lab.planning.workload import step_columns
 from lab.rows import json_value
-from topologies import Fabric
+from topologies import Fabric, Port
 from topologies.shaping import Shape, shapes
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
 
+# TCP's window: one bandwidth-delay product is under way, as much again may wait where flows meet. The emulator's own delay
+# counts as well, or each of its hiccups would empty the links.
+_WINDOW_BDPS, _EMULATOR_S = 2, 10e-3
+# Where paths are unknown, links of the host's on a long one.
+_LONG_WAY = 8
 # A connection is given up after 15 s.
 MAX_ROUND_TRIP_S = 10.0
 
@@ -77,6 +82,36 @@ class Forecast:
         """Of the emulated links, by interface."""
         e = self.plan.experiment
         return shapes(self.emulated, e.mtu, e.queue_frames)
+
+    @property
+    def window_frames(self) -> int | None:
+        """Full ones that a TCP connection has under way at most; None = no limit of ours.
+
+        As NICs for RDMA bound it (HPCC, SIGCOMM 2019: one bandwidth-delay product): flows that meet share as equals, and none
+        fills a queue alone. Here store-and-forward of full frames is most of the delay.
+        """
+        e = self.plan.experiment
+        if e.transport != sending.TCP or e.window_frames == 0:
+            return None
+        if e.window_frames is not None:
+            return e.window_frames
+        if self.paths:
+            products = [self._bdp_bytes(shares(way)) for way in self.paths.values()]
+        else:
+            nics = [self.emulated.scale_out_port(host) for host in self.plan.hosts]
+            products = [self._bdp_bytes([(nic, _LONG_WAY)]) for nic in nics]
+        return max(1, math.ceil(_WINDOW_BDPS * max(products) / self.plan.framing.frame_bytes))
+
+    def _bdp_bytes(self, way: Sequence[tuple[Port, float]]) -> float:
+        """Of the slowest link, by the time that a full frame and its acknowledgement take. way: ports, how often each."""
+        round_trip_s, slowest = _EMULATOR_S, math.inf
+        for port, times in way:
+            if port.intf in self.shapes:
+                rate = self.shapes[port.intf].rate_bytes_s
+                delay_s = self.emulated.link_of(port.intf).delay_us * 1e-6
+                round_trip_s += times * (self.plan.framing.frame_bytes / rate + 2 * delay_s)
+                slowest = min(slowest, rate)
+        return slowest * round_trip_s if slowest < math.inf else 0.0
 
     def credits(self) -> dict[WireFlow, int]:
         """Of each flow, for --lossless credits. Raises LabError where paths are unknown, or queues too short."""

@@ -3,8 +3,10 @@
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
+import pytest
 
 import traffic
 from tests.emulation.netns_sandbox import in_sandbox, sh
@@ -17,6 +19,7 @@ from traffic.transports.tcp import TcpTransport
 
 _ETH_P_ALL = 3
 _COUNT = 1003
+WINDOW_FRAMES, SEGMENT_BYTES = 200, 1448
 
 
 # -- what runs inside the sandbox -----------------------------------------------------------------------------------
@@ -44,14 +47,14 @@ def mac(rank: int) -> str:
     return f"02:00:00:00:00:{rank + 1:02x}"
 
 
-def all_reduce(endpoints: Sequence[Endpoint]) -> tuple[int, list[WireFlow]]:
+def all_reduce(endpoints: Sequence[Endpoint], window_frames: int | None = None) -> tuple[int, list[WireFlow]]:
     """Wrong elements after a ring all-reduce, and the flows it used."""
     n = len(endpoints)
     schedule = traffic.schedule("all_reduce", "ring", n)
     buffers = [np.empty(_COUNT, dtype=np.float32) for _ in range(n)]
     for rank, buffer in enumerate(buffers):
         values.fill(buffer, schedule, rank)
-    with TcpTransport(endpoints, schedule.connections) as transport:
+    with TcpTransport(endpoints, schedule.connections, window_frames=window_frames) as transport:
         Replay(schedule, _COUNT, transport).run(buffers)
         flows = list(transport.flows)
     return sum(values.wrong(b, schedule, rank) for rank, b in enumerate(buffers)), flows
@@ -105,6 +108,21 @@ def opened_twice() -> int:
     return sum(all_reduce(endpoints)[0] for _ in range(3))
 
 
+def under_way_to_nobody() -> dict[str, object]:
+    """What a sender takes while nothing is acknowledged; and whether a collective goes through such windows."""
+    endpoints = build_hosts(2)
+    sh("ethtool -K h1-eth0 tso off gso off", "h1")
+    with TcpTransport(endpoints, [(0, 1, 0)], window_frames=WINDOW_FRAMES, segment_bytes=SEGMENT_BYTES) as transport:
+        sh("ip link set b2 down")
+        sender, taken = transport.senders[0, 1, 0], 0
+        with suppress(BlockingIOError):
+            while taken < 1 << 24:
+                taken += sender.send(bytes(SEGMENT_BYTES))
+        said = transport.settings()["tcp_window_frames"]
+        sh("ip link set b2 up")
+    return {"taken": taken, "said": said, "wrong": all_reduce(endpoints, WINDOW_FRAMES)[0]}
+
+
 def refusal_of_an_unreachable_host() -> str:
     endpoints = build_hosts(3)
     sh("ip link set b3 down")
@@ -134,6 +152,14 @@ def test_frames_leave_from_the_hosts_own_interface_and_nowhere_else() -> None:
     assert got["wrong"] == 0
     assert got["seen"] == [[[mac(rank), ip(rank)]] for rank in range(3)]
     assert got["outside"] == []
+
+
+def test_a_window_is_what_a_sender_has_under_way() -> None:
+    got = in_sandbox(under_way_to_nobody)
+    assert got["said"] == str(WINDOW_FRAMES)
+    # The kernel's own memory is in it, and a sender may overdraw it by what the kernel keeps as one.
+    assert got["taken"] / SEGMENT_BYTES == pytest.approx(WINDOW_FRAMES, rel=0.25)
+    assert got["wrong"] == 0
 
 
 def test_the_caller_stays_in_its_namespace() -> None:

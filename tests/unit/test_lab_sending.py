@@ -198,6 +198,7 @@ _CONSTANTS = (
                 "--path-mtu 4096 makes packets of 4156 bytes, more than --mtu 1500: use --path-mtu 1024, or --mtu 4156 or more"
             ),
         ),
+        ({"window": 8}, "--window is not for rocev2: use it with --transport tcp"),
         ({"entropy": 8}, "--entropy 8 is not for --spread flow, which has one source port: use --spread packet"),
         (
             {"spread": "packet", "flowlet_gap": "9us"},
