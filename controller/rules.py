@@ -139,9 +139,12 @@ class SwitchRules:
     @property
     def hashes(self) -> bool:
         """Some packets' way depends on their ports."""
-        ends = {action for flow in self.flows for action in flow.actions if isinstance(action, (Bundle, Multipath))}
-        chosen = any(isinstance(end, Multipath) or len(end.live_ports) > 1 for end in ends)
-        return chosen or any(len(group.ports) > 1 for group in self.groups)
+        actions = [action for flow in self.flows for action in flow.actions]
+        return (
+            any(isinstance(action, Bundle) and len(action.live_ports) > 1 for action in actions)
+            or any(isinstance(action, Multipath) and action.n > 1 for action in actions)
+            or any(len(group.ports) > 1 for group in self.groups)
+        )
 
     @cached_property
     def used_ports(self) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """Watches the machine while a measurement runs: links, queues, the switch thread, and who uses the CPU.
 
-One thread: counters ten times a second, queues and the components' CPU twice, all from batched dumps. It only records;
+One thread: counters ten times a second, queues and the components' CPU twice, of large fabrics in proportion more seldom, all
+from batched dumps. It only records;
 `lab.measuring.verdict` and `lab.measuring.diagnosis` judge. What it costs itself is among what it records.
 """
 
@@ -23,6 +24,8 @@ from lab.measuring.diagnosis import Stranger
 from topologies.link_sampler import DEQUEUED, DROPPED, FILTERED, WAITING, WAITING_BYTES
 
 INTERVAL_S = 0.1
+# Of so many interfaces; of more a sample costs more.
+_OF_INTFS = 1000
 # Queues and CPU: every so many samples.
 _EVERY = 5
 # Whoever else uses the CPU: a lab that ends meanwhile is known up to then.
@@ -33,8 +36,8 @@ _BACKLOG_SHARE = 0.005
 _MIN_SAMPLES = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _UNKNOWN = -1
-# In samples. In a tenth of a second a few frames that left after their time would already be a tenth of all.
-_SPANS = (5, 10)
+# In a tenth of a second a few frames that left after their time would already be a tenth of all.
+_SPANS_S = (0.5, 1.0)
 
 
 class Links(Protocol):
@@ -71,12 +74,13 @@ class Window:
     """What was seen between two moments.
 
     bytes_sent, frames_sent: (samples, interfaces) cumulative; at_s: the samples' times on time.monotonic's clock, when they
-    had been read, and began_s, when they were asked for; backlog_bytes: (samples,) received and not yet read by the switch,
-    -1 = not asked; forwarding: the places of the switches' interfaces. queue_at_s: (readings,); queue_bytes, queue_frames,
-    queue_drops, filtered, dequeued: (readings, interfaces) waiting now, so far dropped, come to programs, left, -1 = not seen;
-    cpu_s: (readings, components) cumulative. Shares are of one core for the switch and the sampler and of the whole machine
-    otherwise; other_cores: used by processes that are no lab's, of whom strangers are those that are
-    known by name; ranks_s: CPU time of a program's processes; clock_drift: of time.monotonic against the hardware's clock.
+    had been read, and began_s, when they were asked for; interval_s: from one to the next, as planned; backlog_bytes:
+    (samples,) received and not yet read by the switch, -1 = not asked; forwarding: the places of the switches' interfaces.
+    queue_at_s: (readings,); queue_bytes, queue_frames, queue_drops, filtered, dequeued: (readings, interfaces) waiting now, so
+    far dropped, come to programs, left, -1 = not seen; cpu_s: (readings, components) cumulative. Shares are of one core for
+    the switch and the sampler and of the whole machine otherwise; other_cores: used by processes that are no lab's, of whom
+    strangers are those that are known by name; ranks_s: CPU time of a program's processes; clock_drift: of time.monotonic
+    against the hardware's clock.
     """
 
     at_s: NDArray[np.float64]
@@ -89,6 +93,7 @@ class Window:
     other_cores: float
     steal_share: float
     switch_wait_share: float
+    interval_s: float = INTERVAL_S
     began_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     frames_sent: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     queue_at_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -184,7 +189,7 @@ class Window:
         which is longer than it was: a late sampler accuses no link."""
         worst: NDArray[np.float64] = np.zeros(len(self.intfs))
         speed = worst
-        for span in _SPANS:
+        for span in (max(1, round(seconds / self.interval_s)) for seconds in _SPANS_S):
             if len(self.at_s) > span:
                 moved = self.bytes_sent[span:] - self.bytes_sent[:-span]
                 seconds = (self.at_s[span:] - self.began_s[:-span])[:, None]
@@ -227,6 +232,7 @@ class Monitor:
         accounts: Accounts,
     ) -> None:
         self._links = links
+        self._interval_s = INTERVAL_S * max(1.0, len(links.intfs) / _OF_INTFS)
         self._switch_pid = switch_pid
         self._roles, self._accounts = roles, accounts
         self._forwarding = [i for i, intf in enumerate(links.intfs) if intf in switch_intfs]
@@ -274,7 +280,7 @@ class Monitor:
         with self._sampling:
             samples, readings = [*self._samples], [*self._readings]
         inside = [sample for sample in samples if start.at_s <= sample.at_s <= end.at_s]
-        readings = [reading for reading in readings if start.at_s - INTERVAL_S <= reading.at_s <= end.at_s]
+        readings = [reading for reading in readings if start.at_s - self._interval_s <= reading.at_s <= end.at_s]
         span = max(end.at_s - start.at_s, 1e-9)
         names = ("idle_s", "softirq_s", "total_s", "steal_s", "switch_wait_s", "sampler_s")
         took = {name: getattr(end, name) - getattr(start, name) for name in names}
@@ -284,6 +290,7 @@ class Monitor:
         return Window(
             at_s=np.array([sample.at_s for sample in inside]),
             began_s=np.array([sample.began_s for sample in inside]),
+            interval_s=self._interval_s,
             intfs=self.intfs,
             bytes_sent=counted[:, :, 0],
             frames_sent=counted[:, :, 1],
@@ -296,7 +303,7 @@ class Monitor:
             filtered=queues[:, :, FILTERED],
             dequeued=queues[:, :, DEQUEUED],
             cpu_s=np.array([reading.cpu_s for reading in readings]).reshape(-1, len(cpu.SAMPLED)),
-            stopped_s=sum(sample.stopped for sample in inside) * INTERVAL_S,
+            stopped_s=sum(sample.stopped for sample in inside) * self._interval_s,
             idle_share=took["idle_s"] / total,
             other_cores=_other_cores(start, end, took),
             steal_share=took["steal_s"] / total,
@@ -319,7 +326,7 @@ class Monitor:
                 self._accounts.look()
             n += 1
             self._sampler_s = time.thread_time()
-            next_at = max(next_at + INTERVAL_S, time.monotonic())
+            next_at = max(next_at + self._interval_s, time.monotonic())
             self._over.wait(next_at - time.monotonic())
 
     def _sample(self) -> "_Sample":
@@ -337,7 +344,7 @@ class Monitor:
             return _UNKNOWN
         began_s = time.thread_time()
         found = _backlog_bytes(self._switch_pid)
-        self._backlog_again_s = now_s + (time.thread_time() - began_s) / _BACKLOG_SHARE - INTERVAL_S / 2
+        self._backlog_again_s = now_s + (time.thread_time() - began_s) / _BACKLOG_SHARE - self._interval_s / 2
         return found
 
     def _read(self) -> None:

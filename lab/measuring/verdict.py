@@ -454,8 +454,11 @@ def _remarks(e: Evidence) -> Iterator[str]:
             "which the prediction does not know"
         )
     if (c := e.circuits) and e.circuits_change:
+        duty = (
+            "" if math.isnan(c.duty_cycle) else f"duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}, "
+        )
         yield (
-            f"{c.set_up} circuits set while it ran, duty cycle {c.duty_cycle:.1%}, planned {c.planned_duty_cycle:.1%}, "
+            f"{c.set_up or 'no'} circuits set while it ran, {duty}"
             f"{c.bytes_lost:,} bytes lost in the dark, {e.retransmits} segments sent again"
         )
     if _is_reordered(e):

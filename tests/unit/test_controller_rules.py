@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.actions import Bundle, DecTtl, GotoTable, Group, Multipath, Output, SetField
+from controller.actions import Action, Bundle, DecTtl, GotoTable, Group, Multipath, Output, SetField
 from controller.changes import Step, diff
 from controller.flow import TCP, UDP, Flow, Packet
 from controller.match import Match, RuleError
@@ -40,6 +40,24 @@ def test_sets_of_rules_are_equal_whatever_their_order() -> None:
     a, b = to("198.18.0.0/29", 1), to("198.18.0.10", 2, 1032)
     assert SwitchRules((a, b)) == SwitchRules((b, a))
     assert SwitchRules((a, b)).flows == (b, a)
+
+
+@pytest.mark.parametrize(
+    ("actions", "groups", "hashes"),
+    [
+        ((Output(1),), (), False),
+        ((Bundle(7, (1, None, 3)),), (), True),
+        ((Bundle(7, (1, None, None)),), (), False),
+        ((Multipath(9, 7, 1), GotoTable(2)), (), True),
+        ((Multipath(9, 1, 1), GotoTable(2)), (), False),
+        ((Group(5),), (GroupRule(5, (Bucket(1), Bucket(2))),), True),
+        ((Group(5),), (GroupRule(5, (Bucket(1),)),), False),
+    ],
+)
+def test_where_only_one_way_out_is_left_nothing_hashes(
+    actions: tuple[Action, ...], groups: tuple[GroupRule, ...], *, hashes: bool
+) -> None:
+    assert SwitchRules((FlowRule(Match(), actions),), groups).hashes is hashes
 
 
 def test_addresses_sort_as_numbers() -> None:

@@ -64,6 +64,20 @@ def test_too_much_for_a_rate_is_seen_even_by_a_late_sampler() -> None:
     assert speed[1] == pytest.approx(15e6 / 0.55)
 
 
+def test_a_seldom_sampler_looks_at_the_same_times() -> None:
+    """Samples every 0.2 s: 3 Mbyte each is too much for 10 Mbyte/s, over the two of them next to half a second."""
+    at = [i * 0.2 for i in range(6)]
+    seen = replace(
+        window(at, [0] * 6, [0] * 6),
+        began_s=np.array(at),
+        interval_s=0.2,
+        bytes_sent=np.array([[i * 1_000_000, i * 3_000_000] for i in range(6)]),
+    )
+    worst, _ = seen.excess(np.full(2, 1e7), np.full(2, 1e5))
+    # Over one second the burst matters least.
+    assert worst.tolist() == pytest.approx([5 / 10.1, 15 / 10.1])
+
+
 def test_what_was_not_asked_of_the_switch_is_no_empty_queue() -> None:
     at = [i * 0.1 for i in range(12)]
     backlog = [5_000_000, -1] * 6

@@ -127,6 +127,10 @@ def test_a_row_whose_circuits_were_dark_for_longer_is_degraded() -> None:
     )
     as_asked = judge(replace(done, circuits=replace(changed, unmet=0)))
     assert as_asked.level == "ok"
+    never = replace(changed, set_up=0, unmet=0, duty_cycle=math.nan, bytes_lost=0)
+    assert judge(replace(done, circuits=never)).reasons == (
+        "no circuits set while it ran, 0 bytes lost in the dark, 30 segments sent again",
+    )
     late = judge(replace(done, circuits=replace(changed, unmet=0, late_us=11_000.0)))
     assert late.level == "degraded"
     assert late.reasons[0] == "slices of circuits began up to 11.0 ms late, the shortest has 100 ms"
