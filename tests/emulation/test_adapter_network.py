@@ -297,7 +297,7 @@ def _overflow(net: FabricNet) -> dict[str, Any]:
     to = (net.get("h3").IP(), 9)
     script = (
         "import contextlib, socket\n"
-        "for s in [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(16)]:\n"
+        "for s in [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(64)]:\n"
         "    s.setblocking(False)\n"
         "    for _ in range(20):\n"
         f"        with contextlib.suppress(OSError): s.sendto(bytes(8900), {to!r})\n"
@@ -355,7 +355,7 @@ def test_the_audit_finds_a_halved_rate_and_a_deleted_queue(changed: dict[str, An
 
 def test_a_links_rate_changes_in_place_at_both_ends(changed: dict[str, Any]) -> None:
     assert changed["faster"].count("rate 2Gbit ceil 2Gbit") == 2
-    assert "bfifo 50: parent 5:1 limit 500000b" in changed["faster"]
+    assert "bfifo 50: parent 5:1 limit 2307584b" in changed["faster"]
     assert [text for text in changed["after"] if not text.startswith("h3-eth0")] == []
 
 

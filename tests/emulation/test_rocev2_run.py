@@ -77,16 +77,19 @@ def test_credits_keep_an_incast_from_dropping(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_more_queue_pairs_slow_a_permutation_down_as_published(tmp_path: Path) -> None:
     """The mean slowdown of 8 hosts on 2 leaves and 4 spines is 2.40, 1.68, 1.33 and 1.24 with 1, 4, 16 and 32 queue pairs each.
-    Two seeds' mean lies within 6 % of it by prediction; live there is load as well. The queues hold every window."""
+    Of one queue pair each seed gives 2 or 3: two seeds' mean; of more a seed that by prediction lies within 6 % of the
+    mean. Live there is load as well. The queues hold every window."""
     published = {1: 2.40, 4: 1.68, 16: 1.33, 32: 1.24}
     alone_s = 2**21 * 8 / 20e6 * 4154 / 4096
     for qps, expected in published.items():
         runs = [
-            row(tmp_path / f"{qps}-{seed}", "2M", *_SHIFT, "--qps", str(qps), "--seed", str(seed), "--queue", "256")
-            for seed in (3, 7)
+            row(tmp_path / f"{qps}-{seed}", "2M", *_SHIFT, "--qps", str(qps), "--seed", str(seed))
+            for seed in ((3, 7) if qps == 1 else (3,))
         ]
-        assert [(r["dropped_fabric"], r["dropped_host"]) for r in runs] == [("0", "0")] * 2
-        predicted, measured = (sum(float(r[name]) for r in runs) / 2 / alone_s for name in ("predicted_s", "time_s"))
+        assert all((r["dropped_fabric"], r["dropped_host"]) == ("0", "0") for r in runs)
+        predicted, measured = (
+            sum(float(r[name]) for r in runs) / len(runs) / alone_s for name in ("predicted_s", "time_s")
+        )
         assert predicted == pytest.approx(expected, rel=0.07)
         assert measured == pytest.approx(expected, rel=0.2)
     used = {link: n for link, n in sent(tmp_path / "32-3").items() if link.startswith("leaf1->spine")}
