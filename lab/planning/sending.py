@@ -33,7 +33,6 @@ _CONGESTION_CONTROLS = {TCP: TCP_CONGESTION_CONTROLS, ROCEV2: (NONE, DCQCN), UDP
 _NEED_MARKS = (DCQCN, "dctcp")
 # Settings that only RoCEv2 has, and those that belong to one value of another.
 _OF_ROCEV2 = ("qps", "path_mtu", "reliability", "rate_limit_mbps", "ack_timeout_us", "lossless")
-_OF_TCP = ("window_frames",)
 _OF_SPREAD = ("spread", "entropy", "flowlet_gap_us")
 # On a busy machine this process answers late: of what the kernel's TCP waits at the least.
 _SPARE = 4
@@ -56,11 +55,13 @@ def require_possible(e: Experiment, line_rate_mbps: float) -> None:
     """Refuses an unknown transport, what it cannot do, and a setting that it would ignore. line_rate_mbps: of hardware."""
     if e.transport not in TRANSPORTS:
         raise LabError(unknown("transport", e.transport, TRANSPORTS))
-    for transport, names in ((ROCEV2, _OF_ROCEV2), (TCP, _OF_TCP)):
-        for name in names if e.transport != transport else ():
+    if e.transport != TCP and e.window_frames:
+        raise LabError(f"--window is not for {e.transport}: use it with --transport {TCP}")
+    if e.transport != ROCEV2:
+        for name in _OF_ROCEV2:
             if getattr(e, name) != _DEFAULTS[name]:
-                raise LabError(f"{_option(name)} is not for {e.transport}: use it with --transport {transport}")
-    if e.transport == ROCEV2:
+                raise LabError(f"{_option(name)} is not for {e.transport}: use it with --transport {ROCEV2}")
+    else:
         _require_fit(e)
         if e.ack_timeout_us == 0:
             raise LabError(
@@ -176,7 +177,7 @@ def resent_for(e: Experiment, lost: int, timeouts: int) -> int:
 
 
 def _option(field: str) -> str:
-    return "--" + field.removesuffix("_us").removesuffix("_mbps").removesuffix("_frames").replace("_", "-")
+    return "--" + field.removesuffix("_us").removesuffix("_mbps").replace("_", "-")
 
 
 def _require_fit(e: Experiment) -> None:
