@@ -44,7 +44,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "queue": ((), "FRAMES", "full ones that the queue of each link holds (default: 256, or two bandwidth-delay products)"),
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
-    "controller": ((), "tcp:HOST:PORT", "a controller of your own on this host, instead of ours"),
+    "controller": ((), "tcp:HOST:PORT", "a controller of your own, instead of ours"),
     "circuits": ((), "NAME[:K=V,...]", f"optical: {', '.join(SCHEDULERS)}, ./FILE.py:FUNCTION, or a plan: FILE.toml or .csv"),
     "dark": ((), "NAME|TIME", f"how long circuits that change are dark: {', '.join(DEVICES)}, or a time such as 20us+5us~1us"),
     "in_the_dark": ((), "MODE", f"what packets meet meanwhile: {' or '.join(IN_THE_DARK)}"),
