@@ -250,7 +250,7 @@ class CircuitRecord:
 
     source, target: the ends of its cables, as 'leaf1:5'; up_s, down_s: since the run's start; requested_dark_us,
     achieved_dark_us: of the dark before it, nan where it was set before the first packet; met: whether the achieved one is near
-    the requested; bytes_sent: by the optical switch to its target, between counters that are read ten times a second.
+    the requested; bytes_sent: by the optical switch to its target, between readings of its counters.
     """
 
     size_bytes: int

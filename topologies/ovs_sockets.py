@@ -13,8 +13,7 @@ from topologies.errors import EmulationError, last_line
 # linux/if_packet.h; asm-generic/socket.h
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
-# A frame costs its kernel memory, up to twice its bytes. The kernel doubles what it is asked for, in 31 bits.
-_MEMORY_PER_BYTE = 2
+# The kernel doubles what it is asked for, in 31 bits: a frame costs it memory, up to twice its bytes.
 _SEND_BUFFER_BYTES = range(64 << 20, 1 << 30)
 _RECEIVE_BUFFER_BYTES = 8 << 20
 
@@ -28,7 +27,7 @@ def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, queue
     `port` of `bridge` first, to nobody's address, which whoever gets it ignores. queues_bytes: that wait where all queues are
     full. Only for the userspace datapath.
     """
-    send_bytes = min(max(_MEMORY_PER_BYTE * queues_bytes, _SEND_BUFFER_BYTES.start), _SEND_BUFFER_BYTES.stop - 1)
+    send_bytes = send_buffer_bytes(queues_bytes)
     _send_one_frame(run_dir / f"{bridge}.mgmt", port)
     n_send = n_receive = 0
     for sends, sock in packet_sockets(pid):
@@ -41,6 +40,11 @@ def enlarge_socket_buffers(pid: int, bridge: str, port: int, n_ports: int, queue
             f"ovs-vswitchd has {n_send} send and {n_receive} receive sockets where 1 and {n_ports} were expected: "
             "its buffers cannot be enlarged and it would lose frames silently"
         )
+
+
+def send_buffer_bytes(queues_bytes: int) -> int:
+    """What to ask for, for so many bytes in queues."""
+    return min(max(queues_bytes, _SEND_BUFFER_BYTES.start), _SEND_BUFFER_BYTES.stop - 1)
 
 
 def datapath_drops(pid: int) -> int:

@@ -29,8 +29,9 @@ _BURST_S = 2e-3
 _BURST_SPARE_BYTES = 50
 # 2.3 MB of jumbo frames: a port's share, and a half, of a switch's buffer (100 MB over 64 ports, of which a busy port may take
 # more); bytes stay what they are when time is dilated. Fewer make TCP's bursts look like congestion, and each drop that has to
-# wait for a timeout costs what queues take to drain. Measured, all-to-all at 20 Mbit/s, times the prediction: spine-leaf with 32
-# frames 1.24, 64 1.41, 128 1.09 to 1.11, 256 1.13; dragonfly and rail-optimised with 128 1.38 and 1.35, 256 1.07 twice.
+# wait for a timeout costs what queues take to drain. Measured, all-to-all at 20 Mbit/s by TCP without windows, times the
+# prediction: spine-leaf with 32 frames 1.24, 64 1.41, 128 1.09 to 1.11, 256 1.13 to 1.23; dragonfly and rail-optimised with 128
+# 1.38 and 1.35, 256 1.07 twice.
 _QUEUE_FRAMES = 256
 # The queue holds k bandwidth-delay products: one keeps a single flow's link busy when it halves its window, the other
 # takes the flows' uneven timing. The round trip is eight links (host, leaf, spine, leaf, host and back) and the

@@ -1,7 +1,7 @@
 """Watches the machine while a measurement runs: links, queues, the switch thread, and who uses the CPU.
 
-One thread: counters ten times a second, queues and the components' CPU twice, of large fabrics in proportion more seldom, all
-from batched dumps. It only records;
+One thread: counters ten times a second, queues and the components' CPU twice, more seldom where a fabric has more than
+`_OF_INTFS` interfaces; all from batched dumps. It only records;
 `lab.measuring.verdict` and `lab.measuring.diagnosis` judge. What it costs itself is among what it records.
 """
 
@@ -165,8 +165,9 @@ class Window:
 
     @property
     def longest_gap_s(self) -> float:
-        """Between two samples: nothing of this lab may have run."""
-        return float(np.diff(self.at_s).max(initial=0.0))
+        """Between two samples, more than large fabrics' seldom ones explain: nothing of this lab may have run."""
+        gap_s = float(np.diff(self.at_s).max(initial=0.0))
+        return max(0.0, gap_s - (self.interval_s - INTERVAL_S))
 
     def swallowed(self) -> dict[str, int]:
         """By interface with programs: frames that came to them since they were first seen, and that neither left nor wait nor
@@ -348,9 +349,9 @@ class Monitor:
         return found
 
     def _read(self) -> None:
-        reading = _Reading(time.monotonic(), self._links.queues(), cpu.sampled(self._roles))
+        # In the order in which they were read, as samples are.
         with self._sampling:
-            self._readings.append(reading)
+            self._readings.append(_Reading(time.monotonic(), self._links.queues(), cpu.sampled(self._roles)))
 
 
 def _used_s(start: CpuTimes, end: CpuTimes, owner: str) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lab.machine.bringup import Lab
 from lab.measuring.cpu import SAMPLED
@@ -49,7 +50,7 @@ class Observation:
     def fabric(self) -> Fabric:
         return self.lab.fabric
 
-    @property
+    @cached_property
     def links(self) -> LinkSamples:
         fabric, window = self.fabric, self.window
         return LinkSamples(

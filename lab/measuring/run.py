@@ -221,7 +221,7 @@ def _transport(expected: Forecast, scale: Scale, lab: Lab) -> Iterator[Transport
     netns = {host: str(lab.net.netns_path(host)) for host in plan.hosts}
     settings = sending.options(plan.experiment, scale, plan.nic_mbps, expected.shapes.values())
     if plan.experiment.transport == sending.TCP:
-        settings |= {"window_frames": expected.window_frames, "segment_bytes": plan.framing.payload_bytes}
+        settings |= {"windows": expected.windows, "segment_bytes": plan.framing.payload_bytes}
     if plan.experiment.lossless:
         settings["credits_of"] = expected.credits()
     opened = TRANSPORTS[plan.experiment.transport](

@@ -35,14 +35,14 @@ MAX_NAMED = 3
 # Runnable, but not running: time that every frame in the switch waited beyond its link.
 MAX_SWITCH_WAIT_SHARE = 0.05
 MAX_SWITCH_WAIT_SHARE_INVALID = 0.25
-# Sampling at 0.1 s cannot tell a shorter standstill from a round trip. A TCP retransmission timeout is 0.2 s at least.
+# Sampling ten times a second cannot tell a shorter standstill from a round trip. A TCP retransmission timeout is 0.2 s at least.
 MAX_STALL_S = 0.5
 MAX_STEAL_SHARE = 0.02
 # Of the rate that was asked for, while there was something to send: what a pacer may be off, and what makes it no pacer.
 MAX_PACING_ERROR, MAX_PACING_ERROR_INVALID = 0.01, 0.05
 # NTP steers a clock by 500 ppm at most.
 MAX_CLOCK_DRIFT = 1e-3
-# The monitor wakes ten times a second: after so long without, nothing else may have run either.
+# The monitor wakes often: after so long without, nothing else may have run either.
 MAX_GAP_S = 1.0
 # Against the frame time: a sender this late has left its link idle for frames on end.
 MAX_LATENESS_FRAMES = 8.0

@@ -23,7 +23,7 @@ from lab.planning.ways import Unknown, ways
 from lab.planning.workload import step_columns
 from lab.rows import json_value
 from topologies import Fabric, Port
-from topologies.shaping import Shape, shapes
+from topologies.shaping import LINKS_PER_ROUND_TRIP, Shape, shapes
 from traffic.schedule import Connection
 from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
@@ -84,27 +84,32 @@ class Forecast:
         return shapes(self.emulated, e.mtu, e.queue_frames)
 
     @property
-    def window_frames(self) -> int | None:
-        """Full ones that a TCP connection has under way at most; None = no limit of ours.
+    def windows(self) -> Mapping[Connection, int]:
+        """Full frames that each TCP connection has under way at most; none where there is no limit of ours.
 
         As NICs for RDMA bound it (HPCC, SIGCOMM 2019: one bandwidth-delay product): flows that meet share as equals, and none
         fills a queue alone. Here store-and-forward of full frames is most of the delay.
         """
         e = self.plan.experiment
         if e.transport != sending.TCP or e.window_frames == 0:
-            return None
+            return {}
         if e.window_frames is not None:
-            return e.window_frames
-        if self.paths:
-            products = [self._bdp_bytes(shares(way)) for way in self.paths.values()]
-        else:
-            nics = [self.emulated.scale_out_port(host) for host in self.plan.hosts]
-            products = [self._bdp_bytes([(nic, _LONG_WAY)]) for nic in nics]
-        return max(1, math.ceil(_WINDOW_BDPS * max(products) / self.plan.framing.frame_bytes))
+            return dict.fromkeys(self.plan.schedule.connections, e.window_frames)
+        return {c: math.ceil(_WINDOW_BDPS * frames) for c, frames in self._bdp_frames(_EMULATOR_S).items()}
 
-    def _bdp_bytes(self, way: Sequence[tuple[Port, float]]) -> float:
+    def _bdp_frames(self, more_s: float = 0.0) -> dict[Connection, float]:
+        """Bandwidth-delay products of the connections' ways, in full frames; of the worst way of all where none is known."""
+        frame = self.plan.framing.frame_bytes
+        if self.paths:
+            return {c: self._bdp_bytes(shares(way), more_s) / frame for c, way in self.paths.items()}
+        rates = [self.shapes[self.emulated.scale_out_port(host).intf].rate_bytes_s for host in self.plan.hosts]
+        longest_s = max(link.delay_us for link in self.emulated.links) * 1e-6
+        worst = _LONG_WAY + max(rates) * (LINKS_PER_ROUND_TRIP * longest_s + more_s) / frame
+        return dict.fromkeys(self.plan.schedule.connections, worst)
+
+    def _bdp_bytes(self, way: Sequence[tuple[Port, float]], more_s: float) -> float:
         """Of the slowest link, by the time that a full frame and its acknowledgement take. way: ports, how often each."""
-        round_trip_s, slowest = _EMULATOR_S, math.inf
+        round_trip_s, slowest = more_s, math.inf
         for port, times in way:
             if port.intf in self.shapes:
                 rate = self.shapes[port.intf].rate_bytes_s
@@ -153,9 +158,14 @@ class Forecast:
 def forecast(planned: Plan, emulated: Fabric, flows: Sequence[WireFlow]) -> Forecast:
     """Find every flow's path and that of the acknowledgements that come back. Raises LabError when the policy drops one."""
     try:
-        return Forecast(planned, emulated, ways(planned, emulated, flows))
+        known = Forecast(planned, emulated, ways(planned, emulated, flows))
     except Unknown as unknown:
         return Forecast(planned, emulated, unknown=str(unknown))
+    asked = planned.experiment.window_frames
+    if asked and asked < (least := max(known._bdp_frames().values(), default=0.0)):
+        why = f"--window {asked} holds senders back: {math.ceil(least)} frames are one bandwidth-delay product"
+        return Forecast(planned, emulated, unknown=why)
+    return known
 
 
 def row(expected: Forecast, size: Size, found: Prediction | None, scale: Scale) -> dict[str, Any]:

@@ -35,8 +35,8 @@ EMULATOR = (
 # Comparable only with the same.
 _IDENTITY = (
     "topology", "link_rate_mbps", "mtu", "queue_frames", "ecn_threshold_us", "routing", "addressing", "collective", "algorithm",
-    "transport", "congestion_control", "qps", "path_mtu", "reliability", "spread", "channels", "placement", "ranks", "workload",
-    "split", "training", "jobs", "seed", "iterations", "warmup_iterations",
+    "transport", "congestion_control", "window_frames", "qps", "path_mtu", "reliability", "spread", "channels", "placement",
+    "ranks", "workload", "split", "training", "jobs", "seed", "iterations", "warmup_iterations",
 )  # fmt: skip
 # Of them, what says nothing with another transport, or without a workload.
 _OF_ROCEV2 = ("qps", "path_mtu", "reliability", "spread")
@@ -129,6 +129,7 @@ def _configuration(results: Sequence[ProcedureResult]) -> Iterator[Block]:
         values = {key: experiment[key] for key in _IDENTITY if experiment.get(key) not in (None, "")}
         for key in (
             *(_OF_ROCEV2 if experiment["transport"] != "rocev2" else ()),
+            *(("window_frames",) if experiment["transport"] != "tcp" else ()),
             *(() if "workload" in values else _OF_STEPS),
         ):
             values.pop(key, None)

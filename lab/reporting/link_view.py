@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from lab.reporting import pieces
 from lab.reporting.charts.links import links_over_time
 from lab.reporting.series import link_series
@@ -55,9 +57,10 @@ def _series(record: RunRecord, fabric: Fabric, row: RowResult | None) -> str:
     if found is None:
         return pieces.paragraph("Too few counter samples were taken to draw load over time.", "soft")
     interval_s = float(found.edge_s[-1] - found.edge_s[0]) / (len(found.edge_s) - 1)
+    read_s = float(np.median(np.diff(record.links[0].at_s)))
     caption = (
-        f"Means over {duration(interval_s)} of the hardware's time, from counters that are read ten times a second here: shorter "
-        "bursts are averaged. Where a reading came late, an interval may show more than 100 %."
+        f"Means over {duration(interval_s)} of the hardware's time, from counters that are read every {read_s:.1f} s here: "
+        "shorter bursts are averaged. Where a reading came late, an interval may show more than 100 %."
     )
     return pieces.figure(links_over_time(found), caption, "links-over-time")
 

@@ -15,7 +15,7 @@ from benchmarks.figure import Figure, Target, figure
 _A, _P, _G = 4, 2, 9
 _FABRIC = f"dragonfly:a={_A},p={_P},h=2,g={_G}"
 _MINIMAL_BOUND, _VALIANT_BOUND = 1 / (_A * _P), (_G - 2) / (2 * _A * _P)
-# 64 flows of one window each starve each other in the usual 32 frames: deeper queues, which mark.
+# 64 flows of one window each are more than the usual 256 frames: deeper queues, which mark.
 _QUEUES = ("--queue", 1000, "--ecn-threshold", "300ms")
 # 1/8 of 6 Mbit/s would be eight flows of two frames of 9000 bytes a second: where minimal routing is at its worst, small
 # frames on slow links, so that the flows take turns.

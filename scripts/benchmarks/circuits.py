@@ -34,13 +34,15 @@ def break_even(*, quick: bool) -> list[Figure]:
         stay.write_text(_STAY)
         change.write_text(_CHANGE)
         for multiple in _MULTIPLES[2:3] if quick else _MULTIPLES:
-            gains, notes = [], [f"2 x / (1 + x) = {2 * multiple / (1 + multiple):.3f}"]
+            gains, notes = [], list[str]()
             for scale in _SCALES:
                 (before_s, before), (after_s, after) = (_timed(plan, multiple, scale) for plan in (stay, change))
                 gains.append((before_s - _RING_S) / (after_s - _RING_S))
                 notes += [before, after]
             name = f"gain at {multiple:g} S*"
             figures.append(figure(name, gains[0], "", Target("ratio", 0.85, 1.15), peer=gains[1], note=joined(*notes)))
+            law = 2 * multiple / (1 + multiple)
+            figures.append(figure(f"{name}, by the law", gains[0], "", Target("ratio", 0.8, 1.2), peer=law))
     return figures
 
 

@@ -100,7 +100,16 @@ def test_more_queue_pairs_slow_a_permutation_down_as_published(tmp_path: Path) -
 @pytest.mark.slow
 def test_what_a_udp_blaster_loses_is_said_and_nothing_else(tmp_path: Path) -> None:
     """Four into one at 20 Mbit/s: the queue takes 0.29 MB of 4 MB and sends on a quarter of what comes."""
-    where = ("--topology", "spine-leaf:spines=1,leaves=2,hosts_per_leaf=4", "--ranks", "5", "--scale", "1")
+    where = (
+        "--topology",
+        "spine-leaf:spines=1,leaves=2,hosts_per_leaf=4",
+        "--ranks",
+        "5",
+        "--scale",
+        "1",
+        "--queue",
+        "32",
+    )
     what = (
         "--link-rate",
         "20Mbit",

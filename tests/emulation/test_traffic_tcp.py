@@ -47,14 +47,15 @@ def mac(rank: int) -> str:
     return f"02:00:00:00:00:{rank + 1:02x}"
 
 
-def all_reduce(endpoints: Sequence[Endpoint], window_frames: int | None = None) -> tuple[int, list[WireFlow]]:
+def all_reduce(endpoints: Sequence[Endpoint], window_frames: int = 0) -> tuple[int, list[WireFlow]]:
     """Wrong elements after a ring all-reduce, and the flows it used."""
     n = len(endpoints)
     schedule = traffic.schedule("all_reduce", "ring", n)
     buffers = [np.empty(_COUNT, dtype=np.float32) for _ in range(n)]
     for rank, buffer in enumerate(buffers):
         values.fill(buffer, schedule, rank)
-    with TcpTransport(endpoints, schedule.connections, window_frames=window_frames) as transport:
+    windows = dict.fromkeys(schedule.connections, window_frames) if window_frames else {}
+    with TcpTransport(endpoints, schedule.connections, windows=windows) as transport:
         Replay(schedule, _COUNT, transport).run(buffers)
         flows = list(transport.flows)
     return sum(values.wrong(b, schedule, rank) for rank, b in enumerate(buffers)), flows
@@ -112,7 +113,9 @@ def under_way_to_nobody() -> dict[str, object]:
     """What a sender takes while nothing is acknowledged; and whether a collective goes through such windows."""
     endpoints = build_hosts(2)
     sh("ethtool -K h1-eth0 tso off gso off", "h1")
-    with TcpTransport(endpoints, [(0, 1, 0)], window_frames=WINDOW_FRAMES, segment_bytes=SEGMENT_BYTES) as transport:
+    with TcpTransport(
+        endpoints, [(0, 1, 0)], windows={(0, 1, 0): WINDOW_FRAMES}, segment_bytes=SEGMENT_BYTES
+    ) as transport:
         sh("ip link set b2 down")
         sender, taken = transport.senders[0, 1, 0], 0
         with suppress(BlockingIOError):

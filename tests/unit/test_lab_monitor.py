@@ -65,17 +65,19 @@ def test_too_much_for_a_rate_is_seen_even_by_a_late_sampler() -> None:
 
 
 def test_a_seldom_sampler_looks_at_the_same_times() -> None:
-    """Samples every 0.2 s: 3 Mbyte each is too much for 10 Mbyte/s, over the two of them next to half a second."""
-    at = [i * 0.2 for i in range(6)]
+    """Four samples, every 0.2 s: of two that are 0.4 s apart 10 Mbyte/s and a burst of 100 kB allow 4.1 Mbyte. There are not the
+    five in a row that are half a second of a frequent sampler."""
+    at = [i * 0.2 for i in range(4)]
     seen = replace(
-        window(at, [0] * 6, [0] * 6),
+        window(at, [0] * 4, [0] * 4),
         began_s=np.array(at),
         interval_s=0.2,
-        bytes_sent=np.array([[i * 1_000_000, i * 3_000_000] for i in range(6)]),
+        bytes_sent=np.array([[i * 1_000_000, i * 3_000_000] for i in range(4)]),
     )
     worst, _ = seen.excess(np.full(2, 1e7), np.full(2, 1e5))
-    # Over one second the burst matters least.
-    assert worst.tolist() == pytest.approx([5 / 10.1, 15 / 10.1])
+    assert worst.tolist() == pytest.approx([2 / 4.1, 6 / 4.1])
+    # Its own interval is no gap.
+    assert seen.longest_gap_s == pytest.approx(0.1)
 
 
 def test_what_was_not_asked_of_the_switch_is_no_empty_queue() -> None:

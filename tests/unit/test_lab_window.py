@@ -19,24 +19,38 @@ def forecast(**settings: object) -> Forecast:
     return forecast_of(plan(load(None, SPINE_LEAF | settings)), Scale())
 
 
-def test_it_is_two_bandwidth_delay_products_of_the_longest_way() -> None:
-    """Four links of 20 Mbit/s take a frame of 9014 bytes 14.4 ms, the emulator 10 ms: 24.4 ms x 2.5 MB/s x 2 are 13.5 frames."""
-    assert forecast().window_frames == 14
+def test_it_is_two_bandwidth_delay_products_of_each_way() -> None:
+    """Two links below one leaf: 7.2 ms of store-and-forward and the emulator's 10 ms, x 2.5 MB/s x 2, are 9.5 frames of 9014
+    bytes; four by a spine: 24.4 ms, 13.5 frames."""
+    windows = forecast(collective="all_to_all").windows
+    assert {c[:2]: frames for c, frames in windows.items() if c[0] == 0} == {(0, 1): 10, (0, 2): 14, (0, 3): 14}
 
 
 def test_it_covers_the_links_delay_there_and_back() -> None:
     """8 x 5 ms more: 64.4 ms x 2.5 MB/s x 2 are 35.7 frames."""
-    assert forecast(delay="5ms").window_frames == 36
+    assert max(forecast(delay="5ms").windows.values()) == 36
 
 
-def test_where_nobody_knows_the_way_it_is_a_long_one() -> None:
-    """Eight links: 28.8 ms and 10 ms, x 2.5 MB/s x 2, are 21.5 frames."""
-    assert forecast(spread="flowlet").window_frames == 22
+@pytest.mark.parametrize(("delay", "frames"), [("0us", 22), ("5ms", 44)])
+def test_where_nobody_knows_the_way_it_is_a_long_one(delay: str, frames: int) -> None:
+    """Eight links: 28.8 ms and 10 ms, x 2.5 MB/s x 2, are 21.5 frames; eight times 5 ms are 22.2 more."""
+    assert set(forecast(spread="flowlet", delay=delay).windows.values()) == {frames}
 
 
 @pytest.mark.parametrize(
-    ("settings", "window_frames"),
-    [({"window": 8}, 8), ({"window": 0}, None), ({"transport": "rocev2"}, None), ({"transport": "udp"}, None)],
+    ("settings", "windows"),
+    [
+        ({"window": 8}, {8}),
+        ({"window": 0}, set()),
+        ({"transport": "rocev2"}, set()),
+        ({"transport": "udp", "window": 0}, set()),
+    ],
 )
-def test_it_is_what_was_asked_for_and_of_tcp_alone(settings: dict[str, object], window_frames: int | None) -> None:
-    assert forecast(**settings).window_frames == window_frames
+def test_it_is_what_was_asked_for_and_of_tcp_alone(settings: dict[str, object], windows: set[int]) -> None:
+    assert set(forecast(**settings).windows.values()) == windows
+
+
+def test_one_that_holds_senders_back_has_no_prediction() -> None:
+    """Four frames of store-and-forward are one product."""
+    assert forecast(window=3).unknown == "--window 3 holds senders back: 4 frames are one bandwidth-delay product"
+    assert forecast(window=4).unknown == ""

@@ -12,7 +12,7 @@ from traffic.rocev2.nic import Nic, way_to
 from traffic.rocev2.opcodes import PATH_MTUS
 from traffic.transport import Endpoint, WireFlow
 
-# Below the shortest queue of a shaped link, 32 frames of its MTU: what the socket does not hold back, that queue drops.
+# Fewer than the queue of a shaped link holds unasked: what the socket does not hold back, that queue drops.
 _SEND_BUFFER_BYTES, _SEND_BUFFER_FRAMES = 64 << 10, 16
 
 

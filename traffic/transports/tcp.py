@@ -35,6 +35,7 @@ _CONNECT_DEADLINE_S = 15.0
 # asm-generic/socket.h; the kernel doubles a size that is set. It counts its own memory as well, of several segments that it keeps
 # as one (measured: 257 bytes each, of 1448).
 _SO_SNDBUFFORCE, _DOUBLED, _SEGMENT_OVERHEAD_BYTES = 32, 2, 256
+NO_WINDOWS: Mapping[Connection, int] = {}
 # Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans, tcpi_segs_out and tcpi_rcv_ooopack, each of 32 bits.
 _TOTAL_RETRANS_AT, _SEGS_OUT_AT, _OUT_OF_ORDER_AT, _TCP_INFO_BYTES = 100, 136, 224, 232
 
@@ -50,6 +51,8 @@ class TcpStream(socket.socket):
 class TcpTransport:
     """`connections`, opened at once; `close()` or a `with` block ends them.
 
+    windows: full frames that a connection has under way at most, of segment_bytes of payload each; others have no limit of ours.
+
     Raises TrafficError for what can be seen before (open files, congestion control), TransportError, after
     `connect_deadline_s` at most, for hosts that do not reach each other.
     """
@@ -64,13 +67,13 @@ class TcpTransport:
         connections: Sequence[Connection],
         *,
         congestion_control: str = "cubic",
-        window_frames: int | None = None,
+        windows: Mapping[Connection, int] = NO_WINDOWS,
         segment_bytes: int = 1448,
         connect_deadline_s: float = _CONNECT_DEADLINE_S,
     ) -> None:
         self._endpoints = {e.rank: e for e in endpoints}
-        self._congestion_control, self._window_frames = congestion_control, window_frames
-        self._segment_bytes = segment_bytes
+        self._congestion_control = congestion_control
+        self._windows, self._segment_bytes = windows, segment_bytes
         self._connect_deadline_s = connect_deadline_s
         self.flows = self.plan(endpoints, connections)
         allow_open_files(2 * len(connections) + len(endpoints))
@@ -109,7 +112,10 @@ class TcpTransport:
         """What the sockets say, not what was asked for."""
         used = {_congestion_control_of(s) for s in self.senders.values()} or {self._congestion_control}
         nodelay = {s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for s in self.senders.values()} or {1}
-        window = {"tcp_window_frames": str(self._window_frames)} if self._window_frames else {}
+        segment = self._segment_bytes + _SEGMENT_OVERHEAD_BYTES
+        limited = [s for connection, s in self.senders.items() if connection in self._windows]
+        frames = sorted({round(s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) / segment) for s in limited})
+        window = {"tcp_window_frames": "/".join(map(str, frames))} if frames else {}
         return {
             "tcp_nodelay": "/".join(map(str, sorted(nodelay))),
             "congestion_control": "/".join(sorted(used)),
@@ -173,8 +179,8 @@ class TcpTransport:
     def _connect(self, flow: WireFlow) -> None:
         client = self.senders[flow.connection]
         self._configure(client)
-        if self._window_frames:
-            held = self._window_frames * (self._segment_bytes + _SEGMENT_OVERHEAD_BYTES)
+        if frames := self._windows.get(flow.connection):
+            held = frames * (self._segment_bytes + _SEGMENT_OVERHEAD_BYTES)
             client.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, held // _DOUBLED)
         _bind(client, flow.src_ip, flow.src_port)
         client.setblocking(False)

@@ -28,7 +28,7 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_MTU = 10, 2, 14
 _MEMINFO = struct.Struct("=9I")
 _DROPS_AT = 8
 _RECEIVE_BUFFER_BYTES = 8 << 20
-# What a host's sockets may have in its link's queue together: less than the 32 frames that the shortest holds.
+# What a host's sockets may have in its link's queue together: fewer than it holds unasked.
 _QUEUED_FRAMES = 16
 # Datagrams that a socket gives in one turn.
 _TURN = 64
