@@ -29,8 +29,10 @@ from traffic.transport import WireFlow
 from traffic.workloads.report import StepReport
 
 # TCP's window: one bandwidth-delay product is under way, as much again may wait where flows meet. The emulator's own delay
-# counts as well, or each of its hiccups would empty the links.
-_WINDOW_BDPS, _EMULATOR_S = 2, 10e-3
+# counts as well: one process refills all send buffers, and adds all ranks' values when a step ends. Measured at 25 Mbit/s, a
+# ring over its roofline with 14 frames 1.13, with 32 1.02, without a window 1.02; all-to-all over its prediction at 20 Mbit/s
+# with 14 frames 1.01, with 32 1.02, with 48 1.07, without 1.13 to 1.23.
+_WINDOW_BDPS, _EMULATOR_S = 2, 35e-3
 # Where paths are unknown, links of the host's on a long one.
 _LONG_WAY = 8
 # A connection is given up after 15 s.

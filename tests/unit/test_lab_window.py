@@ -20,20 +20,20 @@ def forecast(**settings: object) -> Forecast:
 
 
 def test_it_is_two_bandwidth_delay_products_of_each_way() -> None:
-    """Two links below one leaf: 7.2 ms of store-and-forward and the emulator's 10 ms, x 2.5 MB/s x 2, are 9.5 frames of 9014
-    bytes; four by a spine: 24.4 ms, 13.5 frames."""
+    """Two links below one leaf: 7.2 ms of store-and-forward and the emulator's 35 ms, x 2.5 MB/s x 2, are 23.4 frames of 9014
+    bytes; four by a spine: 49.4 ms, 27.4 frames."""
     windows = forecast(collective="all_to_all").windows
-    assert {c[:2]: frames for c, frames in windows.items() if c[0] == 0} == {(0, 1): 10, (0, 2): 14, (0, 3): 14}
+    assert {c[:2]: frames for c, frames in windows.items() if c[0] == 0} == {(0, 1): 24, (0, 2): 28, (0, 3): 28}
 
 
 def test_it_covers_the_links_delay_there_and_back() -> None:
-    """8 x 5 ms more: 64.4 ms x 2.5 MB/s x 2 are 35.7 frames."""
-    assert max(forecast(delay="5ms").windows.values()) == 36
+    """8 x 5 ms more: 89.4 ms x 2.5 MB/s x 2 are 49.6 frames."""
+    assert max(forecast(delay="5ms").windows.values()) == 50
 
 
-@pytest.mark.parametrize(("delay", "frames"), [("0us", 22), ("5ms", 44)])
+@pytest.mark.parametrize(("delay", "frames"), [("0us", 36), ("5ms", 58)])
 def test_where_nobody_knows_the_way_it_is_a_long_one(delay: str, frames: int) -> None:
-    """Eight links: 28.8 ms and 10 ms, x 2.5 MB/s x 2, are 21.5 frames; eight times 5 ms are 22.2 more."""
+    """Eight links: 28.8 ms and 35 ms, x 2.5 MB/s x 2, are 35.4 frames; eight times 5 ms are 22.2 more."""
     assert set(forecast(spread="flowlet", delay=delay).windows.values()) == {frames}
 
 
