@@ -20,6 +20,7 @@ from lab.measuring.sharing import group_balances
 from lab.measuring.spans import rank_spans, representative
 from lab.measuring.switching import switching
 from lab.measuring.verdict import collision_notes, judge
+from lab.model.fluid import Prediction
 from lab.planning.circuits import plan_data
 from lab.planning.forecast import Forecast
 from lab.planning.plan import Size
@@ -160,6 +161,9 @@ class RowMeasurement:
             measured_to_predicted=timed.stats.mean / prediction.seconds
             if prediction and timed.out_of_place.results
             else None,
+            measured_to_bound=timed.stats.mean / self._fullest_link_s(prediction)
+            if prediction and timed.out_of_place.results and prediction.bytes_by_intf
+            else None,
             planned_bytes=self._certain(planned),
             counted_bytes=counted,
             links={intf: direction(self._lab.fabric, intf) for intf in planned},
@@ -167,6 +171,11 @@ class RowMeasurement:
             circuits=circuits,
         )
         return figures.row(timed, seen, prediction, self._transport.name, judge(evidence))
+
+    def _fullest_link_s(self, prediction: Prediction) -> float:
+        """Emulated seconds: no schedule ends sooner."""
+        link_of = self._lab.fabric.link_of
+        return max(n * 8e-6 / link_of(intf).rate_mbps for intf, n in prediction.bytes_by_intf.items())
 
     def _certain(self, planned: Mapping[str, float]) -> Mapping[str, float]:
         """What is as planned whatever happens. Between switches sprayed packets take turns, whose begin and end nobody plans."""

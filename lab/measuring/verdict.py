@@ -50,7 +50,8 @@ MAX_LATENESS_FRAMES = 8.0
 MAX_LATENESS_FRAMES_INVALID = 100.0
 # Measured / predicted: what the model knows (headers, shared links, latency) is in; a quarter more has another cause.
 MAX_UNEXPLAINED_RATIO = 1.25
-# Faster than the links allow means that a link was not shaped or that bytes were not sent.
+# Faster than the links allow means that a link was not shaped or that bytes were not sent. Of the predicted time, since messages
+# shorter than a bucket's burst may go at once, and of the fullest link's, since flows may share better than max-min fairly.
 MIN_PREDICTED_RATIO = 0.90
 # Counted against planned bytes of a link: acknowledgements and retransmissions are within it (kpis: within 1 % planned).
 MAX_COUNT_ERROR = 0.05
@@ -135,6 +136,7 @@ class Evidence:
     # Beside the plan. Bytes by interface; links: interface -> direction text; more_frames: what gives a message enough.
     frames_per_step: float | None = None
     measured_to_predicted: float | None = None
+    measured_to_bound: float | None = None
     planned_bytes: Mapping[str, float] = field(default_factory=dict)
     counted_bytes: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
@@ -272,9 +274,9 @@ def _plan_given_up(e: Evidence) -> Iterator[str]:
 
 
 def _too_fast(e: Evidence) -> Iterator[str]:
-    ratio = e.measured_to_predicted
-    if ratio is not None and ratio < MIN_PREDICTED_RATIO and not e.lost_bytes:
-        yield f"faster than its links allow: {ratio:.2f} of the predicted time"
+    ratio, bound = e.measured_to_predicted, e.measured_to_bound
+    if ratio is not None and bound is not None and max(ratio, bound) < MIN_PREDICTED_RATIO and not e.lost_bytes:
+        yield f"faster than its links allow: {bound:.2f} of what the fullest one needs for its bytes"
 
 
 # -- degraded -------------------------------------------------------------------------------------------------------

@@ -107,7 +107,14 @@ def test_what_was_not_observed_says_nothing() -> None:
             {"counted_bytes": {"h1-eth0": 500_000}, "links": {"h1-eth0": "h1->leaf1"}},
             "h1->leaf1 (h1-eth0) carried 500,000 bytes where the schedule sends 1,000,000 (-50.0%)",
         ),
-        ("invalid", {"measured_to_predicted": 0.5}, "faster than its links allow: 0.50 of the predicted time"),
+        (
+            "invalid",
+            {"measured_to_predicted": 0.5, "measured_to_bound": 0.6},
+            "faster than its links allow: 0.60 of what the fullest one needs for its bytes",
+        ),
+        # Flows may share better than max-min fairly; short messages go at once.
+        ("ok", {"measured_to_predicted": 0.85, "measured_to_bound": 1.05}, ""),
+        ("ok", {"measured_to_predicted": 1.0, "measured_to_bound": 0.5}, ""),
         ("degraded", {"iterations_done": 2}, "interrupted: 2 of 3 iterations"),
         (
             "degraded",
@@ -215,7 +222,14 @@ def test_grave_reasons_come_first_and_decide() -> None:
 
 
 def test_a_link_that_was_not_as_asked_is_named_before_what_follows_from_it() -> None:
-    verdict = judge(Evidence(**(FINE | {"wrong": 1, "measured_to_predicted": 0.5, "diagnoses": (HOG, UNSHAPED)})))
+    verdict = judge(
+        Evidence(
+            **(
+                FINE
+                | {"wrong": 1, "measured_to_predicted": 0.5, "measured_to_bound": 0.5, "diagnoses": (HOG, UNSHAPED)}
+            )
+        )
+    )
     assert [r.split(" ")[0] for r in verdict.reasons] == ["unshaped", "wrong", "CPU", "faster"]
 
 
