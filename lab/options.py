@@ -24,6 +24,7 @@ from lab.planning.sending import TCP_CONGESTION_CONTROLS
 from lab.planning.workload import Stragglers
 from topologies import TOPOLOGIES
 from topologies.bill import OPTICS
+from topologies.shaping import QUEUE_FRAMES
 from topologies.sizing import SIZERS
 from topologies.spread import UNITS
 from traffic import COLLECTIVES, HELPERS, PATTERNS, TRANSPORTS
@@ -41,7 +42,9 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "loss": ((), "PERCENT", "of frames, at random, on every scale-out link in each direction"),
     "ecn_threshold": ((), "TIME", "mark frames (CE) that would wait longer for a scale-out link"),
     "mtu": ((), "BYTES", "of every interface"),
-    "queue": ((), "FRAMES", "full ones that the queue of each link holds (default: 256, or two bandwidth-delay products)"),
+    "queue": (
+        (), "FRAMES", f"full ones that the queue of each link holds (default: {QUEUE_FRAMES}, or two bandwidth-delay products)"
+    ),
     "routing": ((), "NAME", f"{', '.join(POLICIES)} or ./FILE.py:FUNCTION"),
     "addressing": ((), "MODE", " or ".join(ADDRESSING)),
     "controller": ((), "tcp:HOST:PORT", "a controller of your own, instead of ours"),

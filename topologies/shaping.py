@@ -32,7 +32,7 @@ _BURST_SPARE_BYTES = 50
 # wait for a timeout costs what queues take to drain. Measured, all-to-all at 20 Mbit/s by TCP without windows, times the
 # prediction: spine-leaf with 32 frames 1.24, 64 1.41, 128 1.09 to 1.11, 256 1.13 to 1.23; dragonfly and rail-optimised with 128
 # 1.38 and 1.35, 256 1.07 twice.
-_QUEUE_FRAMES = 256
+QUEUE_FRAMES = 256
 # The queue holds k bandwidth-delay products: one keeps a single flow's link busy when it halves its window, the other
 # takes the flows' uneven timing. The round trip is eight links (host, leaf, spine, leaf, host and back) and the
 # emulator's own 1 ms.
@@ -80,7 +80,7 @@ def shape(rate_mbps: float, mtu: int, delay_us: float = 0.0, queue_frames: int |
     frame = mtu + ETHERNET_HEADER
     if queue_frames is None:
         round_trip_s = _STACK_S + LINKS_PER_ROUND_TRIP * delay_us * 1e-6
-        limit_bytes = max(_QUEUE_FRAMES * frame, round(_QUEUE_BDPS * rate * round_trip_s))
+        limit_bytes = max(QUEUE_FRAMES * frame, round(_QUEUE_BDPS * rate * round_trip_s))
     else:
         limit_bytes = queue_frames * frame
     return Shape(

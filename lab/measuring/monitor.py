@@ -1,8 +1,8 @@
 """Watches the machine while a measurement runs: links, queues, the switch thread, and who uses the CPU.
 
 One thread: counters ten times a second, queues and the components' CPU twice, more seldom where a fabric has more than
-`_OF_INTFS` interfaces; all from batched dumps. It only records;
-`lab.measuring.verdict` and `lab.measuring.diagnosis` judge. What it costs itself is among what it records.
+`_OF_INTFS` interfaces; all from batched dumps. It only records; `lab.measuring.verdict` and `lab.measuring.diagnosis` judge.
+What it costs itself is among what it records.
 """
 
 import os

@@ -20,7 +20,6 @@ from lab.measuring.sharing import group_balances
 from lab.measuring.spans import rank_spans, representative
 from lab.measuring.switching import switching
 from lab.measuring.verdict import collision_notes, judge
-from lab.model.fluid import Prediction
 from lab.planning.circuits import plan_data
 from lab.planning.forecast import Forecast
 from lab.planning.plan import Size
@@ -161,8 +160,8 @@ class RowMeasurement:
             measured_to_predicted=timed.stats.mean / prediction.seconds
             if prediction and timed.out_of_place.results
             else None,
-            measured_to_bound=timed.stats.mean / self._fullest_link_s(prediction)
-            if prediction and timed.out_of_place.results and prediction.bytes_by_intf
+            measured_to_bound=timed.stats.mean / prediction.busiest_s
+            if prediction and prediction.busiest_s and timed.out_of_place.results
             else None,
             planned_bytes=self._certain(planned),
             counted_bytes=counted,
@@ -171,11 +170,6 @@ class RowMeasurement:
             circuits=circuits,
         )
         return figures.row(timed, seen, prediction, self._transport.name, judge(evidence))
-
-    def _fullest_link_s(self, prediction: Prediction) -> float:
-        """Emulated seconds: no schedule ends sooner."""
-        link_of = self._lab.fabric.link_of
-        return max(n * 8e-6 / link_of(intf).rate_mbps for intf, n in prediction.bytes_by_intf.items())
 
     def _certain(self, planned: Mapping[str, float]) -> Mapping[str, float]:
         """What is as planned whatever happens. Between switches sprayed packets take turns, whose begin and end nobody plans."""

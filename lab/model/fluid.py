@@ -66,7 +66,8 @@ class Prediction:
     """seconds: emulated, nan where no model knows; bottleneck: the busiest link, as 'leaf1->spine2', the first crossed of
     those that are busy for as long; tied: how many others are; ahead: by what share of its time it is busier than the next that
     is not, inf where there is none; model: who says so; bytes_by_intf: wire bytes, acknowledgements included, of one iteration
-    per egress interface; started_s, arrived_s: (sends,) each, empty where no model follows them."""
+    per egress interface; busiest_s: what the busiest link needs for its bytes, 0 where there is no link; started_s, arrived_s:
+    (sends,) each, empty where no model follows them."""
 
     seconds: float
     bottleneck: str
@@ -74,6 +75,7 @@ class Prediction:
     model: str = ""
     tied: int = 0
     ahead: float = math.inf
+    busiest_s: float = 0.0
     started_s: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
     arrived_s: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
 
@@ -104,6 +106,7 @@ def over_links(
         model=model,
         tied=len(busy_s) - len(less) - 1,
         ahead=float(busy_s[worst] / less.max() - 1) if less.any() else math.inf,
+        busiest_s=float(busy_s.max()),
     )
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from lab.kpis import interference_factor
 from lab.kpis.summary import TITLES
 from lab.reporting.documents import Block, Heading, Picture, Points, Table, Text, pairs
+from topologies.shaping import QUEUE_FRAMES
 from topologies.units import format_rate, format_size
 
 DRAFT = "draft-calabria-bmwg-ai-fabric-training-bench (individual Internet-Draft, work in progress)"
@@ -136,7 +137,7 @@ def _configuration(results: Sequence[ProcedureResult]) -> Iterator[Block]:
         shown: dict[str, object] = {
             key: "varied" if key in varied or _field(key) in varied else v for key, v in values.items()
         }
-        shown["queue_frames"] = shown.get("queue_frames", "256, or two bandwidth-delay products")
+        shown["queue_frames"] = shown.get("queue_frames", f"{QUEUE_FRAMES}, or two bandwidth-delay products")
         scale = r.done[0].manifest["scale"]
         shown["scale"] = (
             f"rates / {scale['rate_scale']:g}, sizes / {scale['size_scale']:g}, times x {scale['time_dilation']:g}"

@@ -62,5 +62,5 @@ def _sustained(row: Mapping[str, str]) -> float:
 
 
 def _figure(name: str, row: Mapping[str, str], target: Target, peer: float) -> Figure:
-    note = "" if row["verdict"] == "ok" else f"{row['verdict']}: {row['reason']}"
+    note = machine.complaint(row)
     return figure(name, _sustained(row), "of the NIC", target, peer=peer, note=note)

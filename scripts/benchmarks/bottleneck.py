@@ -87,4 +87,4 @@ def _timed(file: Path, link: int, algorithm: str) -> tuple[float, str]:
     asked = _asked(file, link, algorithm)
     options = [text for key, value in asked.items() for text in (SETTINGS[key].option, str(value))]
     _, (row,) = machine.run(*options, "--scale", 1, "-n", 2, "-w", 1, python=sys.executable, deadline_s=_DEADLINE_S)
-    return float(row["time_s"]), "" if row["verdict"] == "ok" else f"{row['verdict']}: {row['reason']}"
+    return float(row["time_s"]), machine.complaint(row)

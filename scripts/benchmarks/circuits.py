@@ -53,4 +53,4 @@ def _timed(plan: Path, multiple: float, scale: str) -> tuple[float, str]:
     traffic = (*pattern, "--spread", "packet", "-b", n_bytes, "-e", n_bytes, "-n", 1, "-w", 0)
     network = ("--topology", _FABRIC, "--scale", scale)
     _, (row,) = machine.run(*network, *circuits, *traffic, python=sys.executable, deadline_s=_DEADLINE_S)
-    return float(row["time_s"]), "" if row["verdict"] == "ok" else f"{row['verdict']}: {row['reason']}"
+    return float(row["time_s"]), machine.complaint(row)

@@ -82,6 +82,11 @@ def run(*arguments: object, python: str, deadline_s: float) -> tuple[float, list
             return wall_s, list(csv.DictReader(text))
 
 
+def complaint(row: Mapping[str, str]) -> str:
+    """Why a row of results.csv is not `ok`; '' where it is."""
+    return "" if row["verdict"] == "ok" else f"{row['verdict']}: {row['reason']}"
+
+
 def end(process: "subprocess.Popen[str]") -> None:
     """SIGTERM, then SIGKILL; nothing to one that has ended."""
     process.terminate()

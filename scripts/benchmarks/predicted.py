@@ -52,7 +52,7 @@ def accuracy(*, quick: bool) -> list[Figure]:
             network = ("--topology", fabric, "--link-rate", "20Mbit", "--scale", "1")
             _, (row,) = machine.run(*network, *traffic, python=sys.executable, deadline_s=300)
             measured, predicted = float(row["time_s"]), float(row["predicted_s"] or "nan")
-            note = "" if row["verdict"] == "ok" else f"{row['verdict']}: {row['reason']}"
+            note = machine.complaint(row)
             name = f"{fabric.partition(':')[0]}, {algorithm}"
             figures.append(figure(name, measured, "s", Target("ratio", 0.88, 1.12), peer=predicted, note=note))
             errors += [abs(measured / predicted - 1)] if row["verdict"] == "ok" else []

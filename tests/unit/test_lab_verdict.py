@@ -222,14 +222,8 @@ def test_grave_reasons_come_first_and_decide() -> None:
 
 
 def test_a_link_that_was_not_as_asked_is_named_before_what_follows_from_it() -> None:
-    verdict = judge(
-        Evidence(
-            **(
-                FINE
-                | {"wrong": 1, "measured_to_predicted": 0.5, "measured_to_bound": 0.5, "diagnoses": (HOG, UNSHAPED)}
-            )
-        )
-    )
+    fast = {"measured_to_predicted": 0.5, "measured_to_bound": 0.5}
+    verdict = judge(Evidence(**(FINE | fast | {"wrong": 1, "diagnoses": (HOG, UNSHAPED)})))
     assert [r.split(" ")[0] for r in verdict.reasons] == ["unshaped", "wrong", "CPU", "faster"]
 
 

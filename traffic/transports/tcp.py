@@ -35,7 +35,6 @@ _CONNECT_DEADLINE_S = 15.0
 # asm-generic/socket.h; the kernel doubles a size that is set. It counts its own memory as well, of several segments that it keeps
 # as one (measured: 257 bytes each, of 1448).
 _SO_SNDBUFFORCE, _DOUBLED, _SEGMENT_OVERHEAD_BYTES = 32, 2, 256
-NO_WINDOWS: Mapping[Connection, int] = {}
 # Where struct tcp_info (linux/tcp.h) has tcpi_total_retrans, tcpi_segs_out and tcpi_rcv_ooopack, each of 32 bits.
 _TOTAL_RETRANS_AT, _SEGS_OUT_AT, _OUT_OF_ORDER_AT, _TCP_INFO_BYTES = 100, 136, 224, 232
 
@@ -67,13 +66,13 @@ class TcpTransport:
         connections: Sequence[Connection],
         *,
         congestion_control: str = "cubic",
-        windows: Mapping[Connection, int] = NO_WINDOWS,
+        windows: Mapping[Connection, int] | None = None,
         segment_bytes: int = 1448,
         connect_deadline_s: float = _CONNECT_DEADLINE_S,
     ) -> None:
         self._endpoints = {e.rank: e for e in endpoints}
         self._congestion_control = congestion_control
-        self._windows, self._segment_bytes = windows, segment_bytes
+        self._windows, self._segment_bytes = windows or {}, segment_bytes
         self._connect_deadline_s = connect_deadline_s
         self.flows = self.plan(endpoints, connections)
         allow_open_files(2 * len(connections) + len(endpoints))
